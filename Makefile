@@ -1,0 +1,54 @@
+# Thin front door: the scripts bring what is missing, the CMake presets build. `make` alone lists the targets.
+SHELL    := /bin/bash
+PRESET   ?= dev
+FUZZ_S   ?= 20
+PREFIX   ?= /usr/local
+ARGS     ?=
+in_env    = . scripts/env.sh &&
+test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test test-quick test-full unit e2e asan tsan coverage fuzz lint format docs install clean
+
+help:        ## this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:       ## fetch and make what running and testing need; quick when nothing is missing
+	@scripts/setup.sh run && scripts/setup.sh test
+build:       ## build/$(PRESET): dev, or PRESET=release|asan|tsan|coverage
+	@scripts/setup.sh test && scripts/build.sh $(PRESET)
+run:         ## serve examples/digits on port 3000 (ARGS="--port 8000" for another)
+	@exec scripts/run.sh $(ARGS)
+
+test:        ## what CI runs: C tests under ASan + UBSan, Python and end-to-end tests, one closing line
+	@scripts/setup.sh test && $(test_py) default $(ARGS)
+test-quick:  ## C and Python tests alone, no server is started
+	@scripts/setup.sh test && $(test_py) quick $(ARGS)
+test-full:   ## also the long end-to-end tests, and all of them once more under ASan
+	@scripts/setup.sh test && $(test_py) full $(ARGS)
+unit:        ## C tests alone, build/$(PRESET)
+	@scripts/setup.sh test && $(test_py) unit --preset $(PRESET) $(ARGS)
+e2e:         ## end-to-end tests alone, build/$(PRESET) (ARGS="-k restart")
+	@scripts/setup.sh test && $(test_py) e2e --preset $(PRESET) $(ARGS)
+asan:        ## C and end-to-end tests under ASan + UBSan
+	@scripts/setup.sh test && $(test_py) sanitized --preset asan $(ARGS)
+tsan:        ## C tests and some end-to-end tests under TSan
+	@scripts/setup.sh test && $(test_py) sanitized --preset tsan $(ARGS)
+coverage:    ## lines of src/ that the tests reach
+	@scripts/setup.sh coverage && $(test_py) sanitized --preset coverage $(ARGS); \
+	 gcovr --root . --filter src/ --exclude-unreachable-branches build/coverage
+fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes (clang, libFuzzer)
+	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S)
+
+lint:        ## clang-format, ruff, then clang-tidy as advice
+	@scripts/setup.sh lint && scripts/lint.sh
+format:      ## clang-format and ruff, in place; .def tables are left alone
+	@scripts/setup.sh lint && scripts/lint.sh --fix
+docs:        ## docs/reference.md anew from the table of settings
+	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
+	 build/release/bin/plimsoll config reference > docs/reference.md
+install:     ## release build into $(PREFIX), below DESTDIR
+	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
+	 cmake --install build/release --prefix $(PREFIX)
+clean:       ## drop every build folder (the cache outside the clone stays)
+	rm -rf build

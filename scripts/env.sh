@@ -1,0 +1,25 @@
+# Where everything lies that set-up makes. Sourced by the other scripts, from the root of the clone; makes nothing itself.
+# A folder's name carries a hash of what it is made from: a changed requirement is a new folder, an old clone keeps its own.
+
+PL_CACHE=${PLIMSOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll}
+PL_PYTHON=${PYTHON:-/usr/bin/python3}
+
+pl_hash() { cat "$@" 2>/dev/null | sha256sum | cut -c1-12; }
+
+# Version and place of the interpreter: an environment made by another one is another environment.
+pl_python_id() { "$PL_PYTHON" -c 'import os, sys; print(sys.version, os.path.realpath(sys.executable))' 2>/dev/null || echo none; }
+
+pl_python=$(pl_python_id)
+PL_SERVE_ENV=$PL_CACHE/serve-$(echo "$pl_python" | pl_hash examples/digits/requirements.txt -)
+PL_TEST_ENV=$PL_CACHE/test-$(echo "$pl_python" | pl_hash examples/digits/requirements.txt tests/requirements.txt -)
+# The model of the example, in a BentoML store of its own.
+PL_DIGITS_HOME=$PL_CACHE/bentoml-home-$(echo "$pl_python" | pl_hash examples/digits/requirements.txt examples/digits/train.py -)
+PL_TOOLS=$PL_CACHE/tools-1
+
+# llhttp: the system's when it is new enough (older ones have known request smuggling holes), else one of our own.
+if pkg-config --exists 'libllhttp >= 9.4' 2>/dev/null; then
+    PL_LLHTTP_DIR=
+else
+    PL_LLHTTP_DIR=$PL_CACHE/llhttp-9.4.3-$(pl_hash scripts/llhttp.txt scripts/make-llhttp.sh)
+fi
+export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS

@@ -1,0 +1,157 @@
+#!/usr/bin/env bash
+# Usage: setup.sh build|run|test|lint|fuzz|coverage. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+#
+# Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
+# (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:?build, run, test, lint, fuzz or coverage}
+
+say() { printf 'set-up: %s\n' "$*"; }
+die() { printf 'set-up: %s\n' "$@" >&2; exit 1; }
+
+# ---- Debian packages
+
+packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev libjansson-dev libyaml-dev)
+[[ -n ${PYTHON:-} ]] || packages+=(python3-venv)
+case $what in
+build | run) ;;
+test) packages+=(libcmocka-dev) ;;
+lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
+fuzz) packages+=(libcmocka-dev clang) ;;
+coverage) packages+=(libcmocka-dev gcovr) ;;
+*) die "what is '$what'? one of build, run, test, lint, fuzz, coverage" ;;
+esac
+
+as_root() {
+    if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+need_packages() {
+    if ! command -v dpkg-query >/dev/null; then
+        say "this is no Debian: please see yourself that there is what these packages hold: $*"
+        return
+    fi
+    local missing=() name
+    for name; do
+        dpkg-query --show --showformat '${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed || missing+=("$name")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    if [[ $(id -u) != 0 ]] && ! command -v sudo >/dev/null; then
+        die "these Debian packages are missing: ${missing[*]}" \
+            "this is not root and there is no sudo; as root: apt-get install ${missing[*]}"
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    as_root apt-get -qq update || say "apt-get update failed; trying with the lists that are there"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 \
+        install "${missing[@]}" >"$log" 2>&1 || { cat "$log" >&2; die "apt-get could not install them (see above)"; }
+}
+
+# ---- folders in the cache
+
+# made FOLDER: it is there and whole.
+made() { [[ -e $1/.made ]]; }
+
+# long LABEL COMMAND...: runs it, tells every ten seconds that it goes on, shows its output only when it fails.
+job= # the process group at work, ended with us
+long() {
+    local label=$1 began=$SECONDS told=0 status=0
+    shift
+    say "$label ..."
+    set -m
+    "$@" >"$log" 2>&1 </dev/null &
+    job=$!
+    set +m
+    while kill -0 "$job" 2>/dev/null; do
+        if ((SECONDS - began >= told + 10)); then
+            told=$((SECONDS - began))
+            say "  $label: $told s"
+        fi
+        sleep 0.2
+    done
+    wait "$job" || status=$?
+    job=
+    [[ $status == 0 ]] || { cat "$log" >&2; die "$label: failed (its output is above)"; }
+    say "$label: done in $((SECONDS - began)) s"
+}
+
+# An environment has its own path inside (pyvenv.cfg, bin/*): it is made in place, and the stamp makes it whole.
+need_env() {
+    local folder=$1
+    shift
+    made "$folder" && return
+    rm -rf "$folder"
+    make_env() {
+        "$PL_PYTHON" -m venv "$folder" && "$folder/bin/pip" --disable-pip-version-check --no-input install "$@"
+    }
+    long "Python environment $folder" make_env "$@"
+    touch "$folder/.made"
+}
+
+# need_folder FOLDER LABEL COMMAND...: COMMAND gets a temporary folder as its last word; it appears under its name when it is whole.
+need_folder() {
+    local folder=$1 label=$2
+    shift 2
+    made "$folder" && return
+    rm -rf "$folder" "$folder.tmp"
+    mkdir -p "$folder.tmp"
+    long "$label" "$@" "$folder.tmp"
+    touch "$folder.tmp/.made"
+    mv "$folder.tmp" "$folder"
+}
+
+train() { BENTOML_HOME=$2 BENTOML_DO_NOT_TRACK=True "$1/bin/python" examples/digits/train.py; }
+
+# promtool, out of Debian's package but without installing it: that would start a Prometheus server on this machine.
+fetch_promtool() {
+    local work
+    work=$(mktemp -d)
+    (
+        cd "$work"
+        apt-get -qq download prometheus || { as_root apt-get -qq update && apt-get -qq download prometheus; }
+        dpkg-deb --extract prometheus_*.deb out
+        mkdir -p "$1/bin"
+        cp out/usr/bin/promtool "$1/bin/"
+    ) || { rm -rf "$work"; return 1; }
+    rm -rf "$work"
+    "$1/bin/promtool" --version
+}
+
+needs_venv() { # the environment that this kind of set-up uses
+    case $what in test | coverage | lint) echo "$PL_TEST_ENV" ;; *) echo "$PL_SERVE_ENV" ;; esac
+}
+
+complete() {
+    [[ -z $PL_LLHTTP_DIR ]] || made "$PL_LLHTTP_DIR" || return 1
+    case $what in build | fuzz) return 0 ;; esac
+    made "$(needs_venv)" || return 1
+    case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
+    case $what in test | coverage) command -v promtool >/dev/null || made "$PL_TOOLS" || return 1 ;; esac
+}
+
+log=$(mktemp)
+trap '[[ -z $job ]] || kill -- "-$job" 2>/dev/null; rm -f "$log"' EXIT
+need_packages "${packages[@]}"
+. scripts/env.sh
+[[ $pl_python != none ]] || die "cannot run $PL_PYTHON; set PYTHON= to a Python of 3.11 or newer"
+complete && exit 0
+
+mkdir -p "$PL_CACHE"
+exec 9>"$PL_CACHE/.lock"
+if ! flock --nonblock 9; then
+    say "another set-up is at work in $PL_CACHE; waiting for it"
+    flock 9
+fi
+[[ -z $PL_LLHTTP_DIR ]] || need_folder "$PL_LLHTTP_DIR" "llhttp 9.4.3" scripts/make-llhttp.sh "$PL_PYTHON"
+case $what in
+run) need_env "$PL_SERVE_ENV" -r examples/digits/requirements.txt ;;
+test | coverage | lint) need_env "$PL_TEST_ENV" -r examples/digits/requirements.txt -r tests/requirements.txt ;;
+esac
+case $what in
+run | test | coverage) need_folder "$PL_DIGITS_HOME" "model of the digits example" train "$(needs_venv)" ;;
+esac
+case $what in
+test | coverage)
+    command -v promtool >/dev/null || need_folder "$PL_TOOLS" "promtool" fetch_promtool
+    ;;
+esac
