@@ -1,0 +1,308 @@
+#include "base/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+static const struct family_info {
+    const char *name, *labels, *help;
+    enum pl_metric_type type;
+} families[PL_METRIC_COUNT] = {
+#define METRIC(id, name, type, labels, help) [PL_M_##id] = { name, labels, help, type },
+#include "base/metrics.def"
+#undef METRIC
+};
+
+static const double second_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+                                        1,     2.5,    5,     10,   25,    50,   100, 300 };
+/* 64 KiB * 4^n up to 64 GiB */
+static const double byte_bounds[] = { 0x1p16, 0x1p18, 0x1p20, 0x1p22, 0x1p24, 0x1p26,
+                                      0x1p28, 0x1p30, 0x1p32, 0x1p34, 0x1p36 };
+
+enum {
+    SECOND_BOUNDS = sizeof second_bounds / sizeof second_bounds[0],
+    BYTE_BOUNDS = sizeof byte_bounds / sizeof byte_bounds[0],
+    MOST_BOUNDS = SECOND_BOUNDS,
+    /* every byte of every value escaped, and names around them */
+    LABELS_BYTES = PL_METRIC_MAX_LABELS * (2 * PL_METRIC_LABEL_BYTES + 64)
+};
+_Static_assert(MOST_BOUNDS >= (int)BYTE_BOUNDS, "the spare series has room for any histogram");
+
+struct pl_series {
+    char *labels; /* name="value",…; owned; also the key: series of a family are sorted by it */
+    double value; /* of a histogram: the sum */
+    uint64_t count;
+    enum pl_metric_type type;
+    uint64_t buckets[]; /* histograms: how many fell into each, the last one is +Inf */
+};
+
+struct family {
+    struct pl_series **series;
+    size_t count, room;
+};
+
+struct pl_metrics {
+    size_t series_count, max_series;
+    struct family families[PL_METRIC_COUNT];
+    struct pl_series *spare; /* counted on when there is no memory; never on the page */
+};
+
+static bool is_histogram(enum pl_metric_type t) {
+    return t == PL_HISTOGRAM_SECONDS || t == PL_HISTOGRAM_BYTES;
+}
+
+static const double *bounds_of(enum pl_metric_type t, size_t *count) {
+    *count = t == PL_HISTOGRAM_SECONDS ? (size_t)SECOND_BOUNDS : (size_t)BYTE_BOUNDS;
+    return t == PL_HISTOGRAM_SECONDS ? second_bounds : byte_bounds;
+}
+
+static struct pl_series *series_create(enum pl_metric_type type, size_t buckets, const char *labels,
+                                       size_t len) {
+    struct pl_series *s = calloc(1, sizeof *s + buckets * sizeof s->buckets[0]);
+    if (s == NULL) return NULL;
+    s->type = type;
+    s->labels = strndup(labels, len);
+    if (s->labels != NULL) return s;
+    free(s);
+    return NULL;
+}
+
+static void series_destroy(struct pl_series *s) {
+    if (s == NULL) return;
+    free(s->labels);
+    free(s);
+}
+
+struct pl_metrics *pl_metrics_create(size_t max_series) {
+    struct pl_metrics *m = calloc(1, sizeof *m);
+    if (m == NULL) return NULL;
+    m->max_series = max_series;
+    m->spare = series_create(PL_HISTOGRAM_SECONDS, MOST_BOUNDS + 1, "", 0);
+    if (m->spare != NULL) return m;
+    free(m);
+    return NULL;
+}
+
+void pl_metrics_destroy(struct pl_metrics *m) {
+    if (m == NULL) return;
+    for (size_t i = 0; i < PL_METRIC_COUNT; i++) {
+        for (size_t k = 0; k < m->families[i].count; k++) series_destroy(m->families[i].series[k]);
+        free(m->families[i].series);
+    }
+    series_destroy(m->spare);
+    free(m);
+}
+
+/* Writes one value with \, " and newline escaped; what is not UTF-8 cannot be on the page and becomes '?'. */
+static size_t escape(char *out, const char *value) {
+    size_t n = 0;
+    for (size_t i = 0; value[i] != '\0' && i < PL_METRIC_LABEL_BYTES; i++) {
+        char c = value[i];
+        if (c == '\\' || c == '"' || c == '\n') {
+            out[n++] = '\\';
+            if (c == '\n') c = 'n';
+        }
+        /* our labels are names, reasons and addresses: one that is not plain ASCII is made so */
+        if ((unsigned char)c >= 0x80) c = '?';
+        out[n++] = c;
+    }
+    return n;
+}
+
+/* name="value",… in the table's order. A value that is missing is empty; `instead` replaces all of them if
+ * not NULL. */
+static size_t labels_text(char out[LABELS_BYTES], const char *names, const char *const *values, size_t count,
+                          const char *instead) {
+    size_t n = 0;
+    for (size_t i = 0; *names != '\0'; i++) {
+        size_t len = strcspn(names, ",");
+        const char *value = instead != NULL ? instead : i < count && values[i] != NULL ? values[i] : "";
+        if (i > 0) out[n++] = ',';
+        memcpy(out + n, names, len);
+        n += len;
+        out[n++] = '=';
+        out[n++] = '"';
+        n += escape(out + n, value);
+        out[n++] = '"';
+        names += names[len] == ',' ? len + 1 : len;
+    }
+    out[n] = '\0';
+    return n;
+}
+
+/* Where the series is, or where it would be inserted. */
+static bool find(const struct family *f, const char *labels, size_t *at) {
+    size_t low = 0, high = f->count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int order = strcmp(f->series[mid]->labels, labels);
+        if (order == 0) {
+            *at = mid;
+            return true;
+        }
+        if (order < 0) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    *at = low;
+    return false;
+}
+
+static struct pl_series *insert(struct pl_metrics *m, enum pl_metric id, const char *labels, size_t len,
+                                size_t at) {
+    struct family *f = &m->families[id];
+    size_t buckets = 0;
+    if (is_histogram(families[id].type)) {
+        bounds_of(families[id].type, &buckets);
+        buckets++;
+    }
+    if (f->count == f->room) {
+        size_t room = f->room == 0 ? 4 : f->room * 2;
+        struct pl_series **grown = realloc(f->series, room * sizeof(struct pl_series *));
+        if (grown == NULL) return m->spare;
+        f->series = grown;
+        f->room = room;
+    }
+    struct pl_series *s = series_create(families[id].type, buckets, labels, len);
+    if (s == NULL) return m->spare;
+    memmove(f->series + at + 1, f->series + at, (f->count - at) * sizeof(struct pl_series *));
+    f->series[at] = s;
+    f->count++;
+    m->series_count++;
+    return s;
+}
+
+struct pl_series *pl_metrics_get(struct pl_metrics *m, enum pl_metric id, const char *const *values,
+                                 size_t count) {
+    char labels[LABELS_BYTES];
+    size_t at, len = labels_text(labels, families[id].labels, values, count, NULL);
+    if (find(&m->families[id], labels, &at)) return m->families[id].series[at];
+    /* a family without labels has one series whatever the bound: nobody outside can make more of them */
+    if (m->series_count >= m->max_series && len > 0) {
+        len = labels_text(labels, families[id].labels, values, count, "other");
+        if (find(&m->families[id], labels, &at)) return m->families[id].series[at];
+    }
+    return insert(m, id, labels, len, at);
+}
+
+struct pl_series *pl_series0(struct pl_metrics *m, enum pl_metric id) {
+    return pl_metrics_get(m, id, NULL, 0);
+}
+
+void pl_metrics_drop(struct pl_metrics *m, enum pl_metric id, const char *const *values, size_t count) {
+    char labels[LABELS_BYTES];
+    size_t at;
+    struct family *f = &m->families[id];
+    labels_text(labels, families[id].labels, values, count, NULL);
+    if (!find(f, labels, &at)) return;
+    series_destroy(f->series[at]);
+    f->count--;
+    m->series_count--;
+    memmove(f->series + at, f->series + at + 1, (f->count - at) * sizeof(struct pl_series *));
+}
+
+void pl_series_add(struct pl_series *s, double more) {
+    PL_DEBUG_ASSERT(s->type != PL_COUNTER || more >= 0);
+    s->value += more;
+}
+
+void pl_series_set(struct pl_series *s, double value) { s->value = value; }
+
+void pl_series_observe(struct pl_series *s, double value) {
+    size_t count, i = 0;
+    const double *bounds = bounds_of(s->type, &count);
+    while (i < count && value > bounds[i]) i++;
+    s->buckets[i]++;
+    s->value += value;
+    s->count++;
+}
+
+double pl_series_value(const struct pl_series *s) {
+    return is_histogram(s->type) ? (double)s->count : s->value;
+}
+
+/* The shortest text that reads back as the same number. */
+static void add_number(struct pl_buf *out, double v) {
+    char text[40];
+    if (isnan(v) || isinf(v)) {
+        pl_buf_adds(out, isnan(v) ? "NaN" : v > 0 ? "+Inf" : "-Inf");
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    pl_buf_adds(out, text);
+}
+
+static void add_sample(struct pl_buf *out, const char *name, const char *suffix, const char *labels,
+                       const char *le, double value) {
+    pl_buf_adds(out, name);
+    pl_buf_adds(out, suffix);
+    if (labels[0] != '\0' || le != NULL) {
+        pl_buf_add(out, "{", 1);
+        pl_buf_adds(out, labels);
+        if (le != NULL) pl_buf_addf(out, "%sle=\"%s\"", labels[0] != '\0' ? "," : "", le);
+        pl_buf_add(out, "}", 1);
+    }
+    pl_buf_add(out, " ", 1);
+    add_number(out, value);
+    pl_buf_add(out, "\n", 1);
+}
+
+static void add_histogram(struct pl_buf *out, const char *name, const struct pl_series *s) {
+    size_t count;
+    const double *bounds = bounds_of(s->type, &count);
+    uint64_t below = 0;
+    char le[32];
+    for (size_t i = 0; i <= count; i++) {
+        below += s->buckets[i];
+        snprintf(le, sizeof le, "%.15g", i < count ? bounds[i] : 0);
+        add_sample(out, name, "_bucket", s->labels, i < count ? le : "+Inf", (double)below);
+    }
+    add_sample(out, name, "_sum", s->labels, NULL, s->value);
+    add_sample(out, name, "_count", s->labels, NULL, (double)s->count);
+}
+
+static const char *type_name(enum pl_metric_type t) {
+    return t == PL_COUNTER ? "counter" : t == PL_GAUGE ? "gauge" : "histogram";
+}
+
+void pl_metrics_render(const struct pl_metrics *m, struct pl_buf *out) {
+    for (size_t i = 0; i < PL_METRIC_COUNT; i++) {
+        const struct family *f = &m->families[i];
+        const struct family_info *info = &families[i];
+        if (f->count == 0) continue;
+        pl_buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
+                    type_name(info->type));
+        for (size_t k = 0; k < f->count; k++) {
+            if (is_histogram(info->type)) {
+                add_histogram(out, info->name, f->series[k]);
+            } else {
+                add_sample(out, info->name, "", f->series[k]->labels, NULL, f->series[k]->value);
+            }
+        }
+    }
+}
+
+/* Also what a histogram of ours is made of: a family of that name could not stand on the same page. */
+static bool is_child(const char *rest, size_t len) {
+    static const char *const suffixes[] = { "_bucket", "_sum", "_count" };
+    for (size_t i = 0; i < 3; i++)
+        if (strlen(suffixes[i]) == len && memcmp(rest, suffixes[i], len) == 0) return true;
+    return false;
+}
+
+bool pl_metrics_is_ours(const char *family, size_t len) {
+    for (size_t i = 0; i < PL_METRIC_COUNT; i++) {
+        size_t own = strlen(families[i].name);
+        if (own > len || memcmp(family, families[i].name, own) != 0) continue;
+        if (own == len || (is_histogram(families[i].type) && is_child(family + own, len - own))) return true;
+    }
+    return false;
+}

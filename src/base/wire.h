@@ -1,0 +1,293 @@
+/* base/wire.h - what the keeper and main say to each other.
+ *
+ * One SOCK_SEQPACKET pair for each main, made by the keeper; main finds its end at descriptor PL_WIRE_FD. A
+ * message is one fixed struct that begins with pl_wire_head; descriptors travel beside it (SCM_RIGHTS).
+ * Structs only grow at their end: a shorter one is completed with zeros, a longer one is read as far as it is
+ * known. A request carries a serial that is not 0 and gets exactly one reply with the same serial; news has
+ * serial 0. The running keeper is normally older than main (an upgrade replaces main alone): main speaks N
+ * and N-1.
+ */
+#ifndef PL_BASE_WIRE_H
+#define PL_BASE_WIRE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PL_WIRE_FD = 3,
+    PL_WIRE_MAGIC = 0x4b4d4c50,
+    PL_WIRE_VERSION = 1,
+    PL_WIRE_OLDEST = 1,
+    PL_WIRE_MAX_FDS = 4,
+    PL_WIRE_MAX_BYTES = 8192,
+    PL_WIRE_NOTE_BYTES = 4096,
+    PL_WIRE_NAME_BYTES = 32
+};
+
+/* Descriptors of a worker. Fixed numbers, so that argv can be written before the spawn. */
+enum {
+    PL_WORKER_LISTENER_FD = 3,
+    PL_WORKER_PAGE_FD = 4,
+    PL_WORKER_CONTROL_FD = 5,
+    PL_WORKER_FIRST_FREE_FD = 6
+};
+
+/* Least bytes: the size in the first version. When a struct grows, its line here stays as it was. */
+/* clang-format off */
+#define PL_WIRE_KINDS(X)                                                                                     \
+    /* requests of main          value  least bytes */                                                      \
+    X(HELLO,                     1,     sizeof(struct pl_wire_hello))                                        \
+    X(LIST,                      2,     sizeof(struct pl_wire_list))                                         \
+    X(SPAWN,                     3,     sizeof(struct pl_wire_spawn))                                        \
+    X(SIGNAL,                    4,     sizeof(struct pl_wire_signal))                                       \
+    X(NOTE,                      5,     offsetof(struct pl_wire_note, note))                                 \
+    X(HOLD,                      6,     sizeof(struct pl_wire_hold))                                         \
+    X(FORGET,                    7,     sizeof(struct pl_wire_forget))                                       \
+    X(UPGRADE,                   8,     sizeof(struct pl_wire_head))                                         \
+    X(TAKE,                      9,     sizeof(struct pl_wire_head))                                         \
+    X(STOOD_DOWN,               10,     sizeof(struct pl_wire_head))                                         \
+    X(BYE,                      11,     sizeof(struct pl_wire_bye))                                          \
+    /* replies */                                                                                            \
+    X(WELCOME,                  65,     sizeof(struct pl_wire_welcome))                                      \
+    X(ITEM,                     66,     offsetof(struct pl_wire_item, note))                                 \
+    X(HELD,                     67,     sizeof(struct pl_wire_hold))                                         \
+    X(LIST_END,                 68,     sizeof(struct pl_wire_head))                                         \
+    X(SPAWNED,                  69,     sizeof(struct pl_wire_spawned))                                      \
+    X(DONE,                     70,     sizeof(struct pl_wire_head))                                         \
+    X(REFUSED,                  71,     sizeof(struct pl_wire_refused))                                      \
+    /* news, serial 0 */                                                                                     \
+    X(RUNNING,                  80,     sizeof(struct pl_wire_exit))                                         \
+    X(EXITED,                   81,     sizeof(struct pl_wire_exit))                                         \
+    X(GONE,                     82,     sizeof(struct pl_wire_exit))                                         \
+    X(STUCK,                    83,     sizeof(struct pl_wire_exit))                                         \
+    X(HELM,                     84,     sizeof(struct pl_wire_head))                                         \
+    X(STAND_DOWN,               85,     sizeof(struct pl_wire_head))                                         \
+    X(UPGRADED,                 86,     sizeof(struct pl_wire_upgraded))                                     \
+    X(MAIN_EXITED,              87,     sizeof(struct pl_wire_main_exited))                                  \
+    X(STOP,                     88,     sizeof(struct pl_wire_stop))
+/* clang-format on */
+
+enum pl_wire_kind {
+#define X(name, value, least) PL_WIRE_##name = value,
+    PL_WIRE_KINDS(X)
+#undef X
+};
+
+struct pl_wire_head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t kind;
+    uint32_t length; /* of the whole message, head included */
+    uint32_t serial;
+};
+
+struct pl_wire_hello {
+    struct pl_wire_head head;
+    uint32_t oldest; /* versions that this main speaks */
+    uint32_t newest;
+    char build[PL_WIRE_NAME_BYTES];
+};
+
+enum pl_wire_role { PL_ROLE_NONE, PL_ROLE_HELM, PL_ROLE_CANDIDATE, PL_ROLE_LEAVING };
+
+/* Descriptor: the heartbeat page, to be mapped writable. */
+struct pl_wire_welcome {
+    struct pl_wire_head head;
+    uint64_t boot;          /* one number for one life of the keeper */
+    uint64_t main_id;       /* 1, 2, 3 ...: this start of main */
+    uint64_t other_main_id; /* the other main that lives now, or 0 */
+    uint32_t role;
+    uint32_t crashes; /* in the window, this start included: 2 and more mean plain mode */
+    uint32_t keeper_pid;
+    uint32_t hang_ms; /* beat at least ten times as often */
+};
+
+enum pl_wire_what { PL_LIST_GENERATIONS, PL_LIST_HELD };
+
+/* One question, one answer: the first entry after `after`, or LIST_END. */
+struct pl_wire_list {
+    struct pl_wire_head head;
+    uint32_t what;
+    uint32_t pad;
+    uint64_t after;
+};
+
+enum pl_spawn_flag { PL_SPAWN_LISTENER = 1, PL_SPAWN_CONTROL = 2, PL_SPAWN_USER = 4 };
+
+/* Descriptors: recipe, then the listener and the control socket if the flags say so. The keeper makes page
+ * and log ring. The recipe is a memfd: pl_recipe_head, then NUL-ended words: folder, argv, environment. */
+struct pl_wire_spawn {
+    struct pl_wire_head head;
+    uint64_t recipe_hash; /* opaque */
+    uint64_t nofile;      /* 0: what the keeper itself was started with */
+    uint64_t core_bytes;
+    uint64_t address_bytes; /* 0: no limit */
+    uint32_t flags;
+    uint32_t page_bytes;
+    uint32_t ring_bytes; /* power of two */
+    uint32_t stop_rank;  /* the keeper's own stop ends rank 0 first */
+    uint32_t stop_signal;
+    uint32_t stop_ms; /* then SIGKILL */
+    int32_t oom_score_adj;
+    int32_t nice;
+    uint32_t uid;
+    uint32_t gid;
+    char name[PL_WIRE_NAME_BYTES];
+    char socket_name[PL_WIRE_NAME_BYTES]; /* NAME or w/NAME below the run folder; removed at GONE; may be
+                                             empty */
+};
+
+struct pl_recipe_head {
+    uint32_t argc;
+    uint32_t envc;
+};
+
+/* Descriptors: page, log ring. */
+struct pl_wire_spawned {
+    struct pl_wire_head head;
+    uint64_t generation;
+    uint32_t pid;
+    uint32_t pad;
+};
+
+enum pl_generation_state { PL_GEN_FREE, PL_GEN_SPAWNING, PL_GEN_RUNNING, PL_GEN_EXITED, PL_GEN_GONE };
+
+struct pl_wire_exit {
+    struct pl_wire_head head;
+    uint64_t generation;
+    uint32_t pid;
+    uint32_t state;
+    int32_t status;      /* of wait(2); of the leader */
+    uint32_t exec_errno; /* 0, or why the program never ran */
+    uint32_t exec_step;
+    uint32_t strays; /* processes beside the leader that had to be ended */
+    uint64_t user_us;
+    uint64_t system_us;
+    uint64_t max_rss_kib;
+    uint64_t life_ms;
+    uint64_t log_bytes;
+};
+
+/* Descriptors: page, log ring. */
+struct pl_wire_item {
+    struct pl_wire_head head;
+    uint64_t generation;
+    uint64_t recipe_hash;
+    uint64_t age_ms;
+    struct pl_wire_exit exit; /* its head is empty */
+    uint32_t stopping;        /* a stop signal was sent */
+    uint32_t note_bytes;
+    char name[PL_WIRE_NAME_BYTES];
+    char socket_name[PL_WIRE_NAME_BYTES];
+    uint8_t note[PL_WIRE_NOTE_BYTES];
+};
+
+/* To the whole group of the worker. kill_ms 0: no SIGKILL follows. */
+struct pl_wire_signal {
+    struct pl_wire_head head;
+    uint64_t generation;
+    uint32_t signal;
+    uint32_t kill_ms;
+};
+
+struct pl_wire_note {
+    struct pl_wire_head head;
+    uint64_t generation;
+    uint32_t note_bytes;
+    uint32_t pad;
+    uint8_t note[PL_WIRE_NOTE_BYTES];
+};
+
+/* HOLD with one descriptor keeps or replaces; without one it lets go. HELD is the answer to LIST, with the
+ * descriptor. */
+struct pl_wire_hold {
+    struct pl_wire_head head;
+    uint64_t ordinal;
+    char name[PL_WIRE_NAME_BYTES];
+};
+
+struct pl_wire_forget {
+    struct pl_wire_head head;
+    uint64_t generation; /* must be GONE */
+};
+
+/* The helm says BYE: workers are stopped and the keeper exits with this status. Others: they leave. */
+struct pl_wire_bye {
+    struct pl_wire_head head;
+    uint32_t status;
+    uint32_t pad;
+};
+
+struct pl_wire_refused {
+    struct pl_wire_head head;
+    uint32_t error; /* an errno */
+    uint32_t pad;
+};
+
+struct pl_wire_upgraded {
+    struct pl_wire_head head;
+    uint32_t error; /* 0: the helm has moved */
+    int32_t status; /* wait status of the candidate if it ended */
+};
+
+struct pl_wire_main_exited {
+    struct pl_wire_head head;
+    uint64_t main_id;
+};
+
+struct pl_wire_stop {
+    struct pl_wire_head head;
+    uint32_t deadline_ms;
+    uint32_t pad;
+};
+
+/* The heartbeat page: main adds 1 to `beats` from its loop. */
+struct pl_wire_beat {
+    uint32_t magic;
+    uint32_t version;
+    _Atomic uint64_t beats;
+};
+
+/* Any message, with what came beside it. 8 KiB: keep it off deep stacks. */
+struct pl_wire_message {
+    union {
+        struct pl_wire_head head;
+        struct pl_wire_hello hello;
+        struct pl_wire_welcome welcome;
+        struct pl_wire_list list;
+        struct pl_wire_spawn spawn;
+        struct pl_wire_spawned spawned;
+        struct pl_wire_exit exit;
+        struct pl_wire_item item;
+        struct pl_wire_signal signal;
+        struct pl_wire_note note;
+        struct pl_wire_hold hold;
+        struct pl_wire_forget forget;
+        struct pl_wire_bye bye;
+        struct pl_wire_refused refused;
+        struct pl_wire_upgraded upgraded;
+        struct pl_wire_main_exited main_exited;
+        struct pl_wire_stop stop;
+        uint8_t bytes[PL_WIRE_MAX_BYTES];
+    };
+    int fds[PL_WIRE_MAX_FDS]; /* received: owned by the receiver; to send: borrowed */
+    unsigned fd_count;
+};
+
+/* AGAIN: no room or nothing there, on a non-blocking socket. CLOSED: the other side has gone. BAD: see the
+ * call. */
+enum pl_wire_result { PL_WIRE_OK, PL_WIRE_AGAIN, PL_WIRE_CLOSED, PL_WIRE_BAD };
+
+/* Makes `m` an empty message of a kind; the caller fills the rest and may shorten head.length. */
+void pl_wire_init(struct pl_wire_message *m, enum pl_wire_kind kind, size_t length, uint32_t serial);
+
+/* Descriptors in `m` stay the caller's. BAD: not a message that can be sent. */
+enum pl_wire_result pl_wire_send(int fd, const struct pl_wire_message *m);
+
+/* BAD: foreign, truncated or too short; everything that came with it is closed, and the next one may be
+ * received. */
+enum pl_wire_result pl_wire_receive(int fd, struct pl_wire_message *m);
+
+void pl_wire_close_fds(struct pl_wire_message *m);
+const char *pl_wire_kind_name(unsigned kind); /* "SPAWN"; "unknown" */
+#endif
