@@ -1,0 +1,133 @@
+/* target.c - `serve TARGET`: which service that is, and what it is called. */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/inside.h"
+#include "config/value.h"
+
+enum { ID_MAX = 40 };
+
+/* Made to fit the pattern of service names: MyService -> myservice. */
+static void fit(const char *text, size_t len, char out[ID_MAX + 1]) {
+    size_t n = 0;
+    for (size_t i = 0; i < len && n < ID_MAX; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (isalnum(c))
+            out[n++] = (char)tolower(c);
+        else if (n > 0 && out[n - 1] != '-')
+            out[n++] = '-';
+    }
+    while (n > 0 && out[n - 1] == '-') n--;
+    out[n] = '\0';
+    if (n == 0) memcpy(out, "service", sizeof "service");
+}
+
+static bool is_identifier(const char *text, size_t len) {
+    if (len == 0 || isdigit((unsigned char)text[0])) return false;
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)text[i]) && text[i] != '_') return false;
+    return true;
+}
+
+/* BentoML makes versions of 16 letters and digits of base 32. */
+static bool is_version(const char *text) {
+    return strcmp(text, "latest") == 0 ||
+           strlen(text) != strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") || strlen(text) == 16;
+}
+
+/* Class name; else folder, tag or module. */
+static void name_of_target(const char *target, char out[ID_MAX + 1]) {
+    size_t len = strlen(target);
+    while (len > 1 && target[len - 1] == '/') len--;
+    const char *colon = memchr(target, ':', len);
+    bool file = colon != NULL && colon - target > 3 && strncmp(colon - 3, ".py", 3) == 0;
+    bool upper = colon != NULL && isupper((unsigned char)colon[1]);
+    if (colon != NULL && is_identifier(colon + 1, strlen(colon + 1)) &&
+        (file || upper || !is_version(colon + 1))) {
+        fit(colon + 1, strlen(colon + 1), out);
+        return;
+    }
+    if (colon != NULL) len = (size_t)(colon - target);
+    const char *slash = memrchr(target, '/', len), *last = slash != NULL ? slash + 1 : target;
+    len -= (size_t)(last - target);
+    if (len > 3 && strncmp(last + len - 3, ".py", 3) == 0) len -= 3;
+    fit(last, len, out);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), e = strlen(end);
+    return n >= e && strcasecmp(text + n - e, end) == 0;
+}
+
+static bool check_target(const char *target, bool exists, struct pl_err *err) {
+    if (target[0] == '\0') return PL_FAIL(err, PL_E_USAGE, "the target is empty");
+    if (strncasecmp(target, "http://", 7) == 0 || strncasecmp(target, "https://", 8) == 0)
+        return PL_FAIL(err, PL_E_USAGE, "'%s': serving a URL is not in this version", pl_quote(target).text);
+    if (ends_with(target, ".gguf"))
+        return PL_FAIL(err, PL_E_USAGE, "'%s': serving a GGUF file is not in this version",
+                       pl_quote(target).text);
+    const char *slash = strchr(target, '/');
+    bool model = slash != NULL && slash != target && slash[1] != '\0' && strchr(slash + 1, '/') == NULL &&
+                 strchr(target, ':') == NULL && target[0] != '.' && target[0] != '~';
+    if (exists || !model) return true;
+    PL_FAIL(err, PL_E_USAGE, "'%s': no such file or folder", pl_quote(target).text);
+    return pl_err_hint(err, "did you mean: plimsoll serve -- vllm serve %s", pl_quote(target).text);
+}
+
+/* From now on service `chosen` is the only one that is started. */
+static void choose(struct pl_config *cfg, size_t chosen) {
+    for (size_t i = 0; i < cfg->inside->all_count; i++)
+        if (i != chosen)
+            pl_config_note(cfg, &cfg->not_started, &cfg->inside->not_started_room, cfg->services[i].id);
+    struct pl_service_config first = cfg->services[0];
+    cfg->services[0] = cfg->services[chosen];
+    cfg->services[chosen] = first;
+    cfg->service_count = 1;
+}
+
+/* The service of the file that runs the target; SIZE_MAX = none. */
+static bool find_run(const struct pl_config *cfg, const char *target, const char *name, size_t *found,
+                     struct pl_err *err) {
+    *found = SIZE_MAX;
+    for (size_t i = 0; i < cfg->inside->all_count; i++) {
+        const struct pl_service_config *s = &cfg->services[i];
+        if (s->run == NULL || strcmp(s->run, target) != 0 || (name != NULL && strcmp(s->id, name) != 0))
+            continue;
+        if (*found != SIZE_MAX) {
+            PL_FAIL(err, PL_E_USAGE, "'%s' is run by services '%s' and '%s'", pl_quote(target).text,
+                    cfg->services[*found].id, s->id);
+            return pl_err_hint(err, "choose one with --name");
+        }
+        *found = i;
+    }
+    return true;
+}
+
+bool pl_config_add_target(struct pl_config *cfg, const char *target, const char *name, bool exists,
+                          struct pl_err *err) {
+    static const char place[] = "command line";
+    char id[ID_MAX + 1];
+    size_t chosen = SIZE_MAX;
+    if (!check_target(target, exists, err)) return false;
+    if (name != NULL && !pl_is_id(name))
+        return PL_FAIL(err, PL_E_USAGE, "--name: '%s' is not 1 to 40 letters a-z, digits and '-'",
+                       pl_quote(name).text);
+    if (!find_run(cfg, target, name, &chosen, err)) return false;
+    if (chosen == SIZE_MAX) {
+        name_of_target(target, id);
+        if (name == NULL) name = id;
+        size_t taken = pl_config_find_any(cfg, name, false);
+        if (taken != SIZE_MAX) {
+            const char *run = cfg->services[taken].run;
+            PL_FAIL(err, PL_E_USAGE, "%s: service '%s' runs '%s', not '%s'", cfg->services[taken].place, name,
+                    run != NULL ? pl_quote(run).text : "something else", pl_quote(target).text);
+            return pl_err_hint(err, "write the target as the file does, or give it another --name");
+        }
+        chosen = pl_config_add_service(cfg, name, place, err);
+        if (chosen == SIZE_MAX || !pl_config_set(cfg, chosen, "run", target, PL_FROM_FLAG, place, err))
+            return false;
+    }
+    choose(cfg, chosen);
+    return true;
+}
