@@ -1,0 +1,111 @@
+"""The control socket: JSON lines with `v`, both ways.
+
+First the worker describes its service and waits for `go`; then a daemon thread answers what main asks, also while an
+async handler blocks the event loop. The other end may go away at any time (main was killed): the worker goes on.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+
+VERSION = 1
+LINE_BYTES = 1 << 20
+STACK_BYTES = 64 * 1024
+
+
+def stacks():
+    """What every thread is doing: files, lines and function names, never values."""
+    names = {t.ident: t.name for t in threading.enumerate()}
+    out = []
+    for ident, frame in sys._current_frames().items():
+        out.append(f"thread {names.get(ident, ident)}\n" + "".join(traceback.format_stack(frame)))
+    return "\n".join(out)[:STACK_BYTES]
+
+
+class Control:
+    """`counters` is called for a ping and gives a dict of numbers."""
+
+    def __init__(self, fd, counters):
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(True)
+        self._pending = b""
+        self._counters = counters
+        self._asks = {"ping": self._ping, "stacks": lambda: {"stacks": stacks()}}
+
+    def _ping(self):
+        return {"pid": os.getpid(), **self._counters()}
+
+    def _send(self, document):
+        try:
+            self._socket.sendall(json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n")
+        except OSError:
+            return False
+        return True
+
+    def _line(self, deadline=None):
+        """The next line; None at the end of file, at the deadline, or when a line has no end."""
+        while b"\n" not in self._pending:
+            if len(self._pending) > LINE_BYTES:
+                return None
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            try:
+                self._socket.settimeout(left)
+                chunk = self._socket.recv(65536)
+            except (OSError, ValueError):
+                return None
+            if not chunk:
+                return None
+            self._pending += chunk
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _answer(self, line):
+        """Answers one question. Whatever is not one is told so, and no question can end the thread."""
+        try:
+            asked = json.loads(line)
+        except ValueError:
+            return self._send({"error": "malformed"})
+        if not isinstance(asked, dict) or "ask" not in asked:
+            return self._send({"error": "unknown"})
+        reply = {"id": asked["id"]} if "id" in asked else {}
+        verb = self._asks.get(asked["ask"]) if isinstance(asked["ask"], str) else None
+        if verb is None:
+            return self._send({**reply, "error": "unknown"})
+        try:
+            return self._send({**reply, "ok": True, **verb()})
+        except Exception as exc:
+            return self._send({**reply, "error": f"{type(exc).__name__}: {exc}"[:200]})
+
+    def describe(self, description, wait_s=30.0):
+        """Sends the description; returns what `go` says, or None when nobody answers in time."""
+        if not self._send({"describe": description}):
+            return None
+        deadline = time.monotonic() + wait_s
+        while True:
+            line = self._line(deadline)
+            if line is None:
+                return None
+            try:
+                go = json.loads(line).get("go")
+            except (ValueError, AttributeError):
+                go = None
+            if isinstance(go, dict):
+                return go
+            self._answer(line)
+
+    def serve(self):
+        """Answers on a daemon thread from now on, until the other end closes."""
+        threading.Thread(target=self._run, name="plimsoll-control", daemon=True).start()
+
+    def _run(self):
+        while True:
+            line = self._line()
+            if line is None or not self._answer(line):
+                break
+        self._socket.close()

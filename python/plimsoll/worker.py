@@ -1,0 +1,255 @@
+"""The entry of a Python worker: BentoML's own worker entry, with records, without a change to the user's service.
+
+    python -m plimsoll.worker IDENT --fd 3 --service-name NAME --worker-id 1 ...
+
+The arguments are those of `python -m _bentoml_impl.worker.service`. Environment:
+
+    PLIMSOLL_PAGE_FD      descriptor of the page (shm.h)
+    PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
+    PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
+
+What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
+it and says `go`; deployment hooks run if this start is a new deployment; then BentoML makes the instance and serves.
+
+Private names of BentoML are used, each probed: a missing one costs its feature, not the service.
+    _bentoml_impl.worker.service.main                         the entry itself; without it nothing can be started
+    _bentoml_impl.loader.load                                 clear words about a service that cannot be loaded
+    _bentoml_sdk.service.factory.Service.to_asgi, APIMethod.func           records
+    bentoml._internal.server.http.traffic.TimeoutMiddleware                no timer is left behind
+    _bentoml_impl.server.serving.server_on_deployment                      hooks and the table of tasks
+"""
+
+import functools
+import json
+import os
+import stat
+import sys
+
+from plimsoll import bento, control, deadline, describe, page, records
+
+
+def kept_back(text):
+    """The descriptor of this number, out of reach of the user's subprocesses; None when there is none."""
+    try:
+        os.set_inheritable(int(text), False)
+    except (ValueError, OSError):
+        return None
+    return int(text)
+
+
+def generation():
+    """(number, boot) of PLIMSOLL_GENERATION; it stays in the environment, since the keeper finds strays by it."""
+    boot, _, number = os.environ.get("PLIMSOLL_GENERATION", "").partition(".")
+    try:
+        return int(number), int(boot, 16) & (2**64 - 1)
+    except ValueError:
+        return 0, 0
+
+
+def has_tasks(service):
+    return any(getattr(method, "is_task", False) for method in service.apis.values())
+
+
+class Launcher:
+    def __init__(self, argv):
+        self.argv = argv
+        self.ident = next((a for a in argv if not a.startswith("-")), ".")
+        if "--fd" in argv[:-1]:
+            kept_back(argv[argv.index("--fd") + 1])  # a stray that keeps the listener would make dead sockets hang
+        self.degraded = []
+        self.loaded = None  # what BentoML's loader returned
+        self.served = False
+        self.page = self._open_page()
+        self.recorder = records.Recorder(self.page)
+        self.control = self._open_control()
+
+    def degrade(self, feature, reason):
+        self.degraded.append({"feature": feature, "reason": str(reason)})
+        print(f"event=worker.degraded feature={feature} reason={json.dumps(str(reason))}", file=sys.stderr, flush=True)
+
+    def feature(self, bit):
+        with self.page.lock:
+            self.page.set("features", self.page.get("features") | bit)
+
+    def _open_page(self):
+        fd = kept_back(os.environ.pop("PLIMSOLL_PAGE_FD", ""))
+        try:
+            if fd is None:
+                raise ValueError("PLIMSOLL_PAGE_FD names no descriptor")
+            mine = page.Page(fd)
+        except (ValueError, OSError) as exc:
+            self.degrade("page", exc)
+            mine = page.Page()
+        mine.open(*generation())
+        return mine
+
+    def _open_control(self):
+        fd = kept_back(os.environ.pop("PLIMSOLL_CONTROL_FD", ""))
+        try:
+            if fd is None or not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                raise ValueError("PLIMSOLL_CONTROL_FD names no socket")
+        except (ValueError, OSError) as exc:
+            self.degrade("control", exc)
+            return None
+        return control.Control(fd, self._counters)
+
+    def _counters(self):
+        with self.page.lock:
+            return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
+
+    # --- patches
+
+    def install(self):
+        """Puts everything in place and returns BentoML's entry."""
+        try:
+            import _bentoml_impl.worker.service as entry
+
+            run = entry.main
+        except (ImportError, AttributeError) as exc:
+            if isinstance(exc, ImportError) and not (exc.name or "").startswith("_bentoml_impl.worker"):
+                raise  # BentoML is there, but something it needs is not
+            raise bento.Refused(
+                f"BentoML {bento.version()} has no worker entry that we can start: "
+                "run it with command: [bentoml, serve, ...]"
+            ) from None
+        # multiprocessing's spawn starts children from the spec of __main__; ours is no more on their path
+        sys.modules["__main__"].__spec__ = entry.__spec__
+        sys.argv[0] = entry.__file__
+        self._patch("load", "_bentoml_impl.loader", "load", self._load_with_words)
+        self._patch("deadline", "bentoml._internal.server.http.traffic", "TimeoutMiddleware", self._deadline)
+        self._patch("records", "_bentoml_sdk.service.factory", "Service.to_asgi", self._to_asgi_with_records)
+        return run
+
+    def _patch(self, feature, module, name, replace):
+        try:
+            owner = __import__(module, fromlist=["_"])
+            *path, last = name.split(".")
+            for step in path:
+                owner = getattr(owner, step)
+            setattr(owner, last, replace(getattr(owner, last)))
+        except (ImportError, AttributeError) as exc:
+            self.degrade(feature, exc)
+
+    def _deadline(self, _):
+        self.feature(page.F_DEADLINE)
+        return deadline.Deadline
+
+    def _load_with_words(self, original):
+        @functools.wraps(original)
+        def load(*args, **kwargs):
+            try:
+                service = original(*args, **kwargs)
+            except Exception as exc:
+                print(f"cannot load {self.ident}: {bento.why(exc)}", file=sys.stderr, flush=True)
+                raise
+            self._accept(service)
+            return service
+
+        return load
+
+    def _accept(self, service):
+        bento.refuse_other_kinds(service, self.ident)
+        bento.apply_envs(service)
+        self.loaded = service
+
+    def _to_asgi_with_records(self, original):
+        def to_asgi(service, *args, **kwargs):
+            early = self.loaded is None and not self._lost("load")  # the user's own module calls it
+            if early or self.served:
+                return original(service, *args, **kwargs)
+            self.served = True
+            if self.loaded is None:
+                self._accept(service)
+            with self.page.lock:
+                self.page.stamp("imported_ms")
+            routes = self._wrap(service)
+            timeout_s = self._agree(service)
+            with bento.limits_moved(self.loaded.all_services(), timeout_s):
+                app = original(service, *args, **kwargs)
+            self.feature(page.F_RECORDS | page.F_OVERRIDES)
+            return records.Edge(app, self.recorder, routes)
+
+        return to_asgi
+
+    def _lost(self, feature):
+        return any(d["feature"] == feature for d in self.degraded)
+
+    # --- one service
+
+    def _wrap(self, service):
+        """Wraps the handlers of the service that this process serves; those of a dependency are wrapped in its own."""
+        endpoints = []
+        for index, (name, method) in enumerate(service.apis.items()):
+            path = describe.join_paths(service.path_prefix, method.route)
+            endpoint = records.Endpoint(index, path, describe.kind_of(method), bool(method.batchable))
+            try:
+                method.func = records.wrap(method.func, self.recorder, endpoint)
+            except AttributeError as exc:
+                endpoint.at_edge = True
+                self.degrade(f"records:{name}", exc)
+            endpoints.append(endpoint)
+        prefix = describe.join_paths(service.path_prefix).rstrip("/")
+        own_code_first = bool(getattr(service, "middlewares", ()))
+        return records.Routes(endpoints, prefix, own_code_first, bool(getattr(service, "mount_apps", ())))
+
+    def _agree(self, service):
+        """Tells main about the service and does what it says; returns the deadline in seconds."""
+        go = None
+        if self.control is not None:
+            go = self.control.describe(describe.describe(service, self.degraded))
+            if go is None:
+                self.degrade("handshake", "nobody said go")
+            self.control.serve()
+            self.feature(page.F_CONTROL)
+        if go is None:
+            self._keep_task_table(service)
+            return describe.timeout_s(service) + 1
+        if go.get("deploy") is True:
+            self._deploy(service)
+        timeout_ms = go.get("timeout_ms")
+        if not isinstance(timeout_ms, int) or timeout_ms <= 0:
+            return describe.timeout_s(service) + 1
+        return timeout_ms // 1000 if timeout_ms % 1000 == 0 else timeout_ms / 1000
+
+    def _deploy(self, service):
+        """Hooks run and the table of tasks is made anew, once for each deployment: it would drop running jobs."""
+        needed = describe.members_with(service.inner, "__bentoml_deployment_hook__") or has_tasks(service)
+        try:
+            from _bentoml_impl.server.serving import server_on_deployment
+        except ImportError as exc:
+            if needed:
+                self.degrade("deployment", exc)
+            return
+        from bentoml._internal.configuration.containers import BentoMLContainer
+
+        elsewhere = BentoMLContainer.remote_runner_mapping.get()
+        for one in service.all_services(exclude_urls=True).values():
+            if one is service or one.name not in elsewhere:
+                server_on_deployment(one)
+
+    def _keep_task_table(self, service):
+        """Nobody could say whether this is a new deployment: nothing is dropped, but a task needs its table."""
+        try:
+            if not has_tasks(service):
+                return
+            from _bentoml_impl.tasks.result import Sqlite3Store
+            from bentoml._internal.configuration.containers import BentoMLContainer
+
+            Sqlite3Store.init_db(BentoMLContainer.result_store_file.get())
+        except (ImportError, AttributeError, OSError) as exc:
+            self.degrade("tasks", exc)
+
+
+def main():
+    launcher = Launcher(sys.argv[1:])
+    bento.leave_the_path()
+    try:
+        bento.require()
+        run = launcher.install()
+        run(args=launcher.argv, prog_name="plimsoll.worker", standalone_mode=True)
+    except bento.Refused as exc:
+        sys.exit(str(exc))
+
+
+if __name__ == "__main__":
+    main()
