@@ -1,0 +1,193 @@
+/* The drain rate is what the service gives when it gives all it can: served releases divided by the time in
+ * which every place was taken. Time with a free place says how much was asked for, not how much could be had,
+ * so it does not count: a service that idled for an hour and is then flooded has not become slow. Both sums
+ * are halved when they grow old, which makes a window of the last 10 to 20 saturated seconds, and of at least
+ * 32 requests where they are slow. */
+#include "admit/admit.h"
+
+enum {
+    WELL_KNOWN = 8, /* releases before a rate may refuse anybody */
+    HALVE_AT_SERVED = 64,
+    HALVE_AT_MS = 20000,
+    FORGET_AFTER_MS = 600000, /* without saturation */
+    BOOT_UNKNOWN_MS = 5000,
+    RETRY_LEAST_MS = 1000,
+    RETRY_MOST_MS = 3600000
+};
+
+static bool places_full(const struct pl_admit *a) {
+    return a->limits.max_concurrency > 0 && a->running >= a->limits.max_concurrency;
+}
+
+static void learn(struct pl_admit *a) {
+    if (a->served >= HALVE_AT_SERVED && a->saturated_ms >= HALVE_AT_MS) {
+        a->served /= 2;
+        a->saturated_ms /= 2;
+    }
+    uint64_t ms = a->saturated_ms > 0 ? a->saturated_ms : 1;
+    a->drain_per_s = (double)a->served * 1000.0 / (double)ms;
+}
+
+static void forget(struct pl_admit *a) {
+    a->served = 0;
+    a->saturated_ms = 0;
+    a->drain_per_s = 0;
+}
+
+/* Every function that is told the time calls this before it changes anything. What ends within one moment was
+ * worked on together: a release counts when all places were taken at the beginning of its moment or later in
+ * it. */
+static void pass_time(struct pl_admit *a, uint64_t now_ms) {
+    uint64_t passed = a->seen_ms != 0 && now_ms > a->seen_ms ? now_ms - a->seen_ms : 0;
+    if (passed == 0 && a->seen_ms != 0) return;
+    a->seen_ms = now_ms;
+    a->saturated = places_full(a);
+    if (a->saturated) {
+        a->saturated_ms += passed;
+        a->full_at_ms = now_ms;
+        learn(a);
+    } else if (now_ms - a->full_at_ms >= FORGET_AFTER_MS) {
+        forget(a);
+    }
+}
+
+static void take_out(struct pl_admit *a, struct pl_admit_entry *e) {
+    *(e->prev != NULL ? &e->prev->next : &a->oldest) = e->next;
+    *(e->next != NULL ? &e->next->prev : &a->newest) = e->prev;
+    e->next = e->prev = NULL;
+    e->state = PL_ADMIT_OUTSIDE;
+    a->queued--;
+}
+
+static void put_before(struct pl_admit *a, struct pl_admit_entry *e, struct pl_admit_entry *at) {
+    e->next = at;
+    e->prev = at != NULL ? at->prev : a->newest;
+    *(e->prev != NULL ? &e->prev->next : &a->oldest) = e;
+    *(at != NULL ? &at->prev : &a->newest) = e;
+    e->state = PL_ADMIT_QUEUED;
+    a->queued++;
+}
+
+static void run(struct pl_admit *a, struct pl_admit_entry *e, uint64_t now_ms) {
+    e->state = PL_ADMIT_RUNNING;
+    e->started_ms = now_ms;
+    a->running++;
+    if (places_full(a)) a->saturated = true;
+}
+
+void pl_admit_init(struct pl_admit *a, const struct pl_admit_limits *limits) {
+    *a = (struct pl_admit){ .limits = *limits };
+}
+
+void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limits) {
+    if (limits->max_concurrency != a->limits.max_concurrency) {
+        forget(a); /* a rate holds for its number of places */
+        a->saturated = false;
+        a->seen_ms = 0;
+    }
+    a->limits = *limits;
+}
+
+uint64_t pl_admit_retry_after(const struct pl_admit *a) {
+    if (a->drain_per_s <= 0) return RETRY_LEAST_MS;
+    double ms = (double)(a->queued + 1) * 1000.0 / a->drain_per_s;
+    if (ms >= (double)RETRY_MOST_MS) return RETRY_MOST_MS;
+    return ms <= (double)RETRY_LEAST_MS ? RETRY_LEAST_MS : (uint64_t)ms;
+}
+
+static uint64_t boot_left(const struct pl_admit_supply *s) {
+    return s->boot_left_ms != 0 ? s->boot_left_ms : BOOT_UNKNOWN_MS;
+}
+
+/* How long the next one in the queue would wait, in ms; 0 when that is not known well enough to refuse by it.
+ */
+static double predicted_wait(const struct pl_admit *a, const struct pl_admit_supply *s) {
+    if (a->limits.max_concurrency <= 0 || a->served < WELL_KNOWN || a->drain_per_s <= 0) return 0;
+    int64_t free = a->limits.max_concurrency > a->running ? a->limits.max_concurrency - a->running : 0;
+    int64_t in_line = a->queued + 1 - free;
+    double ms = in_line > 0 ? (double)in_line * 1000.0 / a->drain_per_s : 0;
+    return ms + (s->ready == 0 ? (double)s->boot_left_ms : 0);
+}
+
+static enum pl_admit_verdict refuse(struct pl_admit_refusal *why, enum pl_reason reason,
+                                    uint64_t retry_after_ms) {
+    *why = (struct pl_admit_refusal){ .reason = reason, .retry_after_ms = retry_after_ms };
+    return PL_ADMIT_REFUSED;
+}
+
+enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
+                                      const struct pl_admit_supply *s, uint64_t now_ms,
+                                      struct pl_admit_refusal *why) {
+    const struct pl_admit_limits *l = &a->limits;
+    bool gap = s->ready == 0;
+    pass_time(a, now_ms);
+    if (s->draining) return refuse(why, PL_REASON_DRAINING, boot_left(s));
+    if (gap && (s->failed || !s->was_ready || s->boot_left_ms > l->max_wait_ms || l->queue_requests <= 0))
+        return refuse(why, PL_REASON_NOT_READY, boot_left(s));
+
+    *e = (struct pl_admit_entry){ .arrived_ms = now_ms, .number = ++a->arrivals };
+    if (!gap && a->queued == 0 && !places_full(a)) {
+        run(a, e, now_ms);
+        return PL_ADMIT_GO;
+    }
+    uint64_t back_ms = pl_admit_retry_after(a);
+    if (gap && back_ms < s->boot_left_ms) back_ms = s->boot_left_ms;
+    if (l->queue_requests <= 0) return refuse(why, PL_REASON_CONCURRENCY, back_ms);
+    if (a->queued >= l->queue_requests) return refuse(why, PL_REASON_QUEUE_FULL, back_ms);
+    if (predicted_wait(a, s) > (double)l->max_wait_ms) return refuse(why, PL_REASON_PREDICTED_WAIT, back_ms);
+    put_before(a, e, NULL);
+    return PL_ADMIT_WAIT;
+}
+
+struct pl_admit_entry *pl_admit_next(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms) {
+    struct pl_admit_entry *e = a->oldest;
+    pass_time(a, now_ms);
+    if (e == NULL || s->ready == 0 || places_full(a)) return NULL;
+    take_out(a, e);
+    run(a, e, now_ms);
+    return e;
+}
+
+struct pl_admit_entry *pl_admit_expired(struct pl_admit *a, uint64_t now_ms, struct pl_admit_refusal *why) {
+    struct pl_admit_entry *e = a->oldest;
+    pass_time(a, now_ms);
+    if (e == NULL || now_ms < pl_admit_deadline(a)) return NULL;
+    take_out(a, e);
+    refuse(why, PL_REASON_WAITED_TOO_LONG, pl_admit_retry_after(a));
+    return e;
+}
+
+uint64_t pl_admit_deadline(const struct pl_admit *a) {
+    /* The queue is in the order of arrival, so nobody behind the oldest is due earlier. */
+    return a->oldest != NULL ? a->oldest->arrived_ms + a->limits.max_wait_ms : 0;
+}
+
+void pl_admit_release(struct pl_admit *a, struct pl_admit_entry *e, bool served, uint64_t now_ms) {
+    if (e->state != PL_ADMIT_RUNNING) return;
+    pass_time(a, now_ms);
+    if (served && a->saturated) {
+        a->served++;
+        learn(a);
+    }
+    e->state = PL_ADMIT_OUTSIDE;
+    a->running--;
+}
+
+void pl_admit_withdraw(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->state == PL_ADMIT_QUEUED) take_out(a, e);
+}
+
+void pl_admit_requeue(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->state != PL_ADMIT_RUNNING) return;
+    struct pl_admit_entry *at = a->oldest;
+    a->running--;
+    /* Everybody who ran arrived before everybody who waits, other returners apart: this loop is short. */
+    while (at != NULL && at->number < e->number) at = at->next;
+    put_before(a, e, at);
+}
+
+struct pl_admit_entry *pl_admit_evict(struct pl_admit *a) {
+    struct pl_admit_entry *e = a->oldest;
+    if (e != NULL) take_out(a, e);
+    return e;
+}

@@ -1,0 +1,91 @@
+/* admit/admit.h - who may go to a worker now, who waits, who is refused and told when to come back.
+ *
+ * First form: a count of running requests (max_concurrency), a bounded queue by count and wait. The charge is
+ * taken at arrival, in one place; nothing here knows a socket or a clock. Charged in bytes: later, same
+ * shape. An entry lives inside the request it stands for; every entry that was admitted or queued must be
+ * released or withdrawn exactly once.
+ */
+#ifndef PL_ADMIT_ADMIT_H
+#define PL_ADMIT_ADMIT_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/reasons.h"
+
+struct pl_admit_limits {
+    int64_t max_concurrency; /* whole service; <= 0: no limit */
+    int64_t queue_requests;  /* 0: no queue */
+    uint64_t max_wait_ms;
+};
+
+/* What the crew says about the service's workers when a request arrives. */
+struct pl_admit_supply {
+    uint32_t ready;        /* workers that may be given a request now */
+    bool was_ready;        /* it has been ready in this life: a gap, not a first start */
+    bool failed;           /* FAILED or BACKOFF everywhere: nobody is on the way */
+    bool draining;         /* the instance or the service takes nothing new */
+    uint64_t boot_left_ms; /* expected until a worker is ready; 0 = unknown */
+};
+
+enum pl_admit_state { PL_ADMIT_OUTSIDE, PL_ADMIT_QUEUED, PL_ADMIT_RUNNING };
+struct pl_admit_entry {
+    struct pl_admit_entry *next, *prev; /* queue, oldest first */
+    uint64_t arrived_ms, started_ms;
+    uint64_t number; /* order of arrival; what the queue is sorted by */
+    uint8_t state;   /* enum pl_admit_state; zero it before the first use */
+};
+
+struct pl_admit {
+    struct pl_admit_limits limits;
+    struct pl_admit_entry *oldest, *newest;
+    int64_t running; /* admitted and not released: zombies included */
+    int64_t queued;
+    uint64_t arrivals;
+    double drain_per_s;  /* served releases while every place was taken, see admit.c; 0 = not known */
+    uint64_t seen_ms;    /* time before this is counted; 0 = none yet */
+    uint64_t full_at_ms; /* when all places were last taken */
+    uint64_t saturated_ms, served;
+    bool saturated; /* all places were taken at some time in the millisecond seen_ms */
+};
+
+enum pl_admit_verdict { PL_ADMIT_GO, PL_ADMIT_WAIT, PL_ADMIT_REFUSED };
+struct pl_admit_refusal {
+    enum pl_reason reason;
+    uint64_t retry_after_ms; /* never 0; the header is whole seconds, rounded up */
+};
+
+void pl_admit_init(struct pl_admit *a, const struct pl_admit_limits *limits);
+/* Live change of limits; lowered below use it never evicts. Call pl_admit_next after it. */
+void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limits);
+
+/* GO: running now. WAIT: in the queue. REFUSED: `why` is filled, the entry stays outside.
+ * No ready worker: a first start is refused (not_ready, Retry-After = remaining boot, 5 s when nobody knows
+ * it); a gap waits in the queue if the boot is expected within max_wait (an unknown one counts as such), else
+ * not_ready. A place in the queue is refused early (predicted_wait) only while the drain rate is well known.
+ * Never jumps the queue. Draining and failed services answer with the remaining boot too: something else may
+ * be coming up. */
+enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
+                                      const struct pl_admit_supply *s, uint64_t now_ms,
+                                      struct pl_admit_refusal *why);
+/* The next one of the queue that may run now, made RUNNING; or NULL. Call until NULL after a release, a
+ * worker that became ready, or a change of limits. `draining` does not hold back who was let in before: see
+ * pl_admit_evict. */
+struct pl_admit_entry *pl_admit_next(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms);
+/* The oldest that has waited max_wait, taken out (OUTSIDE); or NULL. `why` gets waited_too_long. */
+struct pl_admit_entry *pl_admit_expired(struct pl_admit *a, uint64_t now_ms, struct pl_admit_refusal *why);
+/* When pl_admit_expired should next be asked; 0 = never. */
+uint64_t pl_admit_deadline(const struct pl_admit *a);
+/* A running one is really done (its handler ended). `served`: it counts for the drain rate. */
+void pl_admit_release(struct pl_admit *a, struct pl_admit_entry *e, bool served, uint64_t now_ms);
+/* A queued one left by itself (client gone). */
+void pl_admit_withdraw(struct pl_admit *a, struct pl_admit_entry *e);
+/* A running one goes back to the front of the queue (its worker died before it began), among its like in the
+ * order of arrival; keeps its arrival time, also for max_wait. May overfill the queue: it was let in once. */
+void pl_admit_requeue(struct pl_admit *a, struct pl_admit_entry *e);
+/* The service drains or has failed: takes the oldest queued one out, or NULL. */
+struct pl_admit_entry *pl_admit_evict(struct pl_admit *a);
+/* What a refused client should wait: (queued + 1) / drain rate, from 1 s to 1 h; 1 s while the rate is not
+ * known. */
+uint64_t pl_admit_retry_after(const struct pl_admit *a);
+#endif

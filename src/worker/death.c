@@ -1,0 +1,295 @@
+#include "worker/death.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* Where between fork and exec it failed: the keeper's numbers (keeper/child.h; a test compares them). */
+enum { STEP_USER = 5, STEP_FOLDER = 7, STEP_EXEC = 8 };
+static const char *const steps[] = { "",     "session", "recipe", "descriptors", "limits",
+                                     "user", "parent",  "folder", "exec" };
+
+static const char *const cause_text[PL_CAUSE_COUNT] = {
+#define CAUSE(sym, name, text) [PL_CAUSE_##sym] = text,
+#include "worker/causes.def"
+#undef CAUSE
+};
+
+const char *pl_cause_name(enum pl_cause c) {
+    static const char *const names[PL_CAUSE_COUNT] = {
+#define CAUSE(sym, name, text) [PL_CAUSE_##sym] = name,
+#include "worker/causes.def"
+#undef CAUSE
+    };
+    return (unsigned)c < PL_CAUSE_COUNT ? names[c] : "unknown";
+}
+
+/* The sentence in the making. What does not fit is cut by snprintf; the remedy is kept by words(), which
+ * takes less. */
+struct sentence {
+    char *at;
+    size_t room, len;
+    size_t kept; /* bytes that words() must leave for what follows */
+};
+
+static void say(struct sentence *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct sentence *s, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(s->at + s->len, s->room - s->len, fmt, ap);
+    va_end(ap);
+    if (n < 0) return;
+    size_t left = s->room - s->len;
+    s->len += (size_t)n < left ? (size_t)n : pl_death_whole_chars(s->at + s->len, left - 1);
+    s->at[s->len] = '\0';
+}
+
+/* Length of a last line without its " (FILE:LINE)". */
+static size_t place_at(const char *line) {
+    size_t len = strlen(line);
+    const char *open = strrchr(line, '(');
+    if (open == NULL || open - line < 2 || open[-1] != ' ' || line[len - 1] != ')') return len;
+    const char *colon = strrchr(open, ':');
+    if (colon == NULL || strspn(colon + 1, "0123456789") + 2 != strlen(colon) ||
+        memchr(open, ' ', strlen(open)) != NULL)
+        return len;
+    return (size_t)(open - line) - 1;
+}
+
+/* Says the worker's own words: without the advice that PyTorch appends to its numbers, cut in the middle if
+ * they are long, so that the place stays. */
+static void words(struct sentence *s, const char *before, const char *line) {
+    static const char *const tails[] = { " Including non-PyTorch memory", " Of the allocated memory",
+                                         " Process ", " If reserved " };
+    size_t place = place_at(line), len = place;
+    if (line[0] == '\0') return;
+    say(s, "%s", before);
+    bool oom = memmem(line, len, "out of memory", 13) != NULL;
+    for (size_t i = 0; oom && i < sizeof tails / sizeof tails[0]; i++) {
+        const char *tail = memmem(line, len, tails[i], strlen(tails[i]));
+        if (tail != NULL) len = (size_t)(tail - line);
+    }
+    while (len > 0 && line[len - 1] == '.') len--;
+    size_t after = strlen(line + place) + s->kept, left = s->room - 1 - s->len;
+    size_t room = left > after ? left - after : 0;
+    if (len > room) {
+        len = pl_death_whole_chars(line, room > 3 ? room - 3 : 0);
+        say(s, "%.*s...%s", (int)len, line, line + place);
+    } else {
+        say(s, "%.*s%s", (int)len, line, line + place);
+    }
+}
+
+/* HEAD: WORDS; REMEDY */
+static void head_words_remedy(struct sentence *s, const char *head, const char *line, const char *remedy) {
+    say(s, "%s", head);
+    s->kept = remedy[0] != '\0' ? strlen(remedy) + 2 : 0;
+    words(s, ": ", line);
+    if (remedy[0] != '\0') say(s, "; %s", remedy);
+}
+
+/* The text between `before` and the next `end`, copied; "" if it is not there. */
+static const char *between(const char *line, const char *before, char end, char *out, size_t room) {
+    const char *from = strstr(line, before);
+    const char *to = from != NULL ? strchr(from + strlen(before), end) : NULL;
+    snprintf(out, room, "%.*s", to != NULL ? (int)(to - from) - (int)strlen(before) : 0,
+             to != NULL ? from + strlen(before) : "");
+    return out;
+}
+
+static const char *or_else(const char *text, const char *otherwise) {
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+/* An engine's or the driver's own message, not the same words in a text that is quoted. */
+static bool is_gpu_oom(const char *line) {
+    static const char *const messages[] = {
+        "CUDA out of memory",         "CUDA error: out of memory",
+        "HIP out of memory",          "cudaMalloc failed: out of memory",
+        "CUBLAS_STATUS_ALLOC_FAILED", "RESOURCE_EXHAUSTED: Out of memory"
+    };
+    size_t name = strcspn(line, ": ");
+    static const char type[] = "OutOfMemoryError";
+    if (name >= sizeof type - 1 && strncmp(line + name - (sizeof type - 1), type, sizeof type - 1) == 0)
+        return true;
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
+        const char *at = strstr(line, messages[i]);
+        if (at == line || (at != NULL && at - line >= 2 && at[-1] == ' ' && at[-2] == ':')) return true;
+    }
+    return false;
+}
+
+static enum pl_cause exec_failed(const struct pl_death *d, struct sentence *s) {
+    const char *problem = strerror((int)d->exec_errno), *program = or_else(d->program, "the program");
+    switch (d->exec_step) {
+    case STEP_EXEC:
+        say(s, "could not run %s: %s; ", program, problem);
+        say(s, "%s",
+            d->exec_errno == EACCES ? "make it executable for this user"
+                                    : "set python: or activate the environment");
+        break;
+    case STEP_FOLDER:
+        say(s, "could not enter %s: %s; check working_dir", or_else(d->folder, "the service's folder"),
+            problem);
+        break;
+    case STEP_USER:
+        say(s, "could not become the user it should run as: %s; check user and group", problem);
+        break;
+    default:
+        say(s, "%s: %s", cause_text[PL_CAUSE_EXEC_FAILED], problem);
+        if (d->exec_step > 0 && d->exec_step < sizeof steps / sizeof steps[0])
+            say(s, " (%s)", steps[d->exec_step]);
+    }
+    return PL_CAUSE_EXEC_FAILED;
+}
+
+/* What an import error means, where we know it. True if it has been said. */
+static bool known_import_error(const struct pl_death *d, const char *line, struct sentence *s) {
+    const char *python = or_else(d->program, "this python");
+    char missing[80], module[80], name[80], folder[160];
+    between(line, "No module named '", '\'', missing, sizeof missing);
+    between(line, "Failed to import module \"", '"', module, sizeof module);
+    if (strcmp(missing, "bentoml") == 0 || strcmp(missing, "_bentoml_impl") == 0) {
+        say(s, "BentoML is not installed in %s: %s -m pip install bentoml", python, python);
+        return true;
+    }
+    if (strncmp(missing, "plimsoll", 8) == 0 || strstr(line, "No module named plimsoll") != NULL) {
+        say(s, "Plimsoll's own Python files are missing: install it again");
+        return true;
+    }
+    if (missing[0] != '\0' && strcmp(missing, module) == 0) {
+        say(s, "there is no module %s in %s: check run and working_dir", module,
+            or_else(d->folder, "the service's folder"));
+        return true;
+    }
+    if (missing[0] != '\0') {
+        char remedy[160];
+        snprintf(remedy, sizeof remedy, "install what is missing into %.80s, or set python:", python);
+        head_words_remedy(s, cause_text[PL_CAUSE_IMPORT_FAILED], strstr(line, "No module named '"), remedy);
+        return true;
+    }
+    between(line, "Attribute \"", '"', name, sizeof name);
+    between(line, "not found in module \"", '"', module, sizeof module);
+    if (name[0] != '\0' && module[0] != '\0') {
+        for (char *dot = module; (dot = strchr(dot, '.')) != NULL;) *dot = '/';
+        say(s, "no class %s in %s.py: check the name after the colon", name, module);
+        return true;
+    }
+    if (strstr(line, "does not contain a valid bentofile.yaml or service.py") != NULL) {
+        between(line, "The directory '", '\'', folder, sizeof folder);
+        say(s, "neither service.py nor bentofile.yaml in %s: check working_dir, or name the service",
+            or_else(folder, "the service's folder"));
+        return true;
+    }
+    return false;
+}
+
+static enum pl_cause failed_start(const struct pl_death *d, int status, const char *line,
+                                  struct sentence *s) {
+    enum pl_cause cause = status == 1   ? PL_CAUSE_IMPORT_FAILED
+                          : status == 3 ? PL_CAUSE_INIT_FAILED
+                                        : PL_CAUSE_EXITED;
+    if (status == 126 || status == 127) {
+        head_words_remedy(s,
+                          status == 127 ? "could not be started: the command was not found (exit status 127)"
+                                        : "could not be started: the command cannot be run (exit status 126)",
+                          line, "");
+        return PL_CAUSE_EXEC_FAILED;
+    }
+    if (cause == PL_CAUSE_EXITED) {
+        say(s, "exited with status %d before it was ready", status);
+        head_words_remedy(s, "", line, "");
+    } else if (cause != PL_CAUSE_IMPORT_FAILED || !known_import_error(d, line, s)) {
+        head_words_remedy(s, cause_text[cause], line, "");
+    }
+    return cause;
+}
+
+static enum pl_cause exited(const struct pl_death *d, int status, const char *line, struct sentence *s) {
+    if (status == 0) {
+        head_words_remedy(s, cause_text[PL_CAUSE_EXITED_ZERO], "", "");
+        words(s, "; last words: ", line);
+        return PL_CAUSE_EXITED_ZERO;
+    }
+    if (!d->was_ready) return failed_start(d, status, line, s);
+    say(s, "exited with status %d while serving", status);
+    words(s, "; last words: ", line);
+    return PL_CAUSE_EXITED;
+}
+
+static enum pl_cause signaled(int signal, const char *line, struct sentence *s) {
+    const char *place = line + place_at(line);
+    switch (signal) {
+    case SIGKILL:
+        say(s, "%s; the kernel does that when memory runs out: look at dmesg", cause_text[PL_CAUSE_KILLED]);
+        return PL_CAUSE_KILLED;
+    case SIGTERM:
+        say(s, "%s", cause_text[PL_CAUSE_TERMINATED]);
+        return PL_CAUSE_TERMINATED;
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+        say(s, "crashed by SIG%s (%s)", sigabbrev_np(signal), sigdescr_np(signal));
+        if (strncmp(line, "Fatal Python error", 18) == 0)
+            say(s, "%s", place);
+        else
+            head_words_remedy(s, "", signal == SIGABRT ? line : "",
+                              "env: {PYTHONFAULTHANDLER: \"1\"} shows where");
+        return PL_CAUSE_CRASHED;
+    default:
+        say(s, "ended by signal %d (%s), which Plimsoll did not send", signal,
+            or_else(sigdescr_np(signal), "not a name we know"));
+        return PL_CAUSE_UNKNOWN;
+    }
+}
+
+static enum pl_cause ordered_end(int status, struct sentence *s) {
+    say(s, "%s", cause_text[PL_CAUSE_NONE]);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        say(s, ", by SIGKILL: it did not end in time");
+    else if (WIFSIGNALED(status))
+        say(s, " (SIG%s)", or_else(sigabbrev_np(WTERMSIG(status)), "?"));
+    else if (WIFEXITED(status))
+        say(s, " (exit status %d)", WEXITSTATUS(status));
+    return PL_CAUSE_NONE;
+}
+
+enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t room) {
+    struct sentence s = { .at = sentence, .room = room };
+    const char *line = or_else(d->last_line, "");
+    int status = d->wait_status;
+    if (room == 0) return PL_CAUSE_UNKNOWN;
+    sentence[0] = '\0';
+    if (d->exec_errno != 0) return exec_failed(d, &s);
+    if (d->warmup != NULL) {
+        head_words_remedy(&s, "the warm-up failed", d->warmup, "");
+        return PL_CAUSE_INIT_FAILED;
+    }
+    if (d->timed_out) {
+        if (d->lived_ms != 0)
+            say(&s, "was not ready after %.0f s and has been stopped", (double)d->lived_ms / 1000);
+        else
+            say(&s, "%s and has been stopped", cause_text[PL_CAUSE_START_TIMEOUT]);
+        s.kept = strlen("; raise start_timeout if it needs longer");
+        words(&s, "; last words: ", line);
+        say(&s, "; raise start_timeout if it needs longer");
+        return PL_CAUSE_START_TIMEOUT;
+    }
+    if (d->ordered) return ordered_end(status, &s);
+    bool by_itself =
+        WIFEXITED(status) ? WEXITSTATUS(status) != 0 : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    if (by_itself && is_gpu_oom(line)) {
+        say(&s, "%s%s", cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY], d->was_ready ? "" : " while it was starting");
+        head_words_remedy(&s, "", line, "");
+        return PL_CAUSE_GPU_OUT_OF_MEMORY;
+    }
+    if (WIFEXITED(status)) return exited(d, WEXITSTATUS(status), line, &s);
+    if (WIFSIGNALED(status)) return signaled(WTERMSIG(status), line, &s);
+    say(&s, "%s (wait status %d)", cause_text[PL_CAUSE_UNKNOWN], status);
+    return PL_CAUSE_UNKNOWN;
+}

@@ -1,0 +1,49 @@
+/* worker/death.h - why a worker died, in one word and one sentence (words: worker/causes.def).
+ *
+ * The sentence is for somebody who was woken up: what happened, the line of the worker's own output that says
+ * why, and what to do where we know it. It names no memory of the machine yet: kernel and device are asked by
+ * others. Worker output is foreign: control characters do not get through, and words in it decide only where
+ * they stand as an exception or as an engine's own message.
+ */
+#ifndef PL_WORKER_DEATH_H
+#define PL_WORKER_DEATH_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pl_cause {
+#define CAUSE(sym, name, text) PL_CAUSE_##sym,
+#include "worker/causes.def"
+#undef CAUSE
+    PL_CAUSE_COUNT
+};
+
+/* What is known when the leader was reaped. Texts are borrowed and may be NULL. */
+struct pl_death {
+    int wait_status;     /* of wait(2) */
+    uint32_t exec_step;  /* of pl_wire_exit; 0: it ran */
+    uint32_t exec_errno; /* 0: it ran */
+    bool was_ready;
+    bool timed_out;        /* we killed it: start_timeout */
+    bool ordered;          /* we asked it to stop */
+    uint64_t lived_ms;     /* since the spawn; 0: not known */
+    const char *last_line; /* of pl_death_last_line */
+    const char *program;   /* argv[0] */
+    const char *folder;    /* where it was to run */
+    const char *warmup;    /* we ended it because its warm-up failed: what was said; else NULL */
+};
+
+/* The cause by the table; `sentence` gets one sentence of at most `room` bytes, its NUL included. An end that
+ * was ordered is PL_CAUSE_NONE, unless a start that failed is why. */
+enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t room);
+/* "unknown" for a number that is none. */
+const char *pl_cause_name(enum pl_cause c);
+
+/* Picks the line of a tail of output that best says why: the last exception line of a Python traceback, else
+ * the last line that is more than a farewell ("Shutting down"). An exception is followed by its place,
+ * " (FILE:LINE)": the deepest frame that is not library code. Copies at most room - 1 bytes, cut between
+ * characters. */
+void pl_death_last_line(const char *tail, size_t len, char *out, size_t room);
+/* How much of `len` bytes is left when a UTF-8 character that was cut at the end is dropped. */
+size_t pl_death_whole_chars(const char *text, size_t len);
+#endif

@@ -1,0 +1,49 @@
+/* worker/recipe.h - how a worker is started: folder, argv and environment, from the configuration.
+ *
+ * Environment, later ones win: the caller's, less everything of ours (PLIMSOLL*, NOTIFY_SOCKET,
+ * LISTEN_*, variables named by env: secrets) and PYTHONSAFEPATH, which would hide the
+ * service's own folder from its imports; what the kind needs, where nothing is set yet; services.NAME.env;
+ * what main and the worker share. PYTHONPATH is ours in front of what the service's environment says.
+ * `offline: auto` is off in this version: nothing here looks for files. Nothing is read from the machine: the
+ * caller gives `environ`.
+ */
+#ifndef PL_WORKER_RECIPE_H
+#define PL_WORKER_RECIPE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "config/config.h"
+
+/* Facts about one start that the configuration does not know. All borrowed. */
+struct pl_recipe_facts {
+    const char *python;       /* resolved interpreter (python kind) */
+    const char *python_path;  /* our folder for PYTHONPATH */
+    const char *folder;       /* working folder of the service, absolute */
+    const char *ident;        /* import string for BentoML: "service:Class", ".", tag */
+    const char *prom_dir;     /* PROMETHEUS_MULTIPROC_DIR, absolute */
+    const char *tmp_dir;      /* TMPDIR, or NULL: the inherited one */
+    const char *dependency;   /* --service-name of a dependency that runs on its own, or NULL */
+    const char *gpus;         /* CUDA_VISIBLE_DEVICES, or NULL: as inherited */
+    uint32_t worker;          /* slot, 1... */
+    uint64_t keep_alive_s;    /* uvicorn's, longer than our pool keeps connections */
+    uint64_t graceful_stop_s; /* uvicorn's --timeout-graceful-shutdown */
+};
+
+struct pl_recipe {
+    const char *folder;
+    char **argv; /* NULL-ended, in the arena */
+    char **envp; /* the same; every name once */
+    uint32_t argc, envc;
+};
+
+/* Folder, argv and environment are copies in the arena. False without memory, when python, python_path,
+ * folder, ident or prom_dir is missing, or when services.NAME.env names a variable of ours. */
+bool pl_recipe_python(const struct pl_config *c, const struct pl_service_config *s,
+                      const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
+                      struct pl_recipe *out, struct pl_err *err);
+/* One number for one recipe: folder, argv, and the environment in any order, without PROMETHEUS_MULTIPROC_DIR
+ * and TMPDIR, which are another one's at every start. Never 0. */
+uint64_t pl_recipe_hash(const struct pl_recipe *r);
+#endif
