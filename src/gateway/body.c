@@ -1,0 +1,187 @@
+/* gateway/body.c - what the server says of a client: head, body, end, and that it left. Bodies up to limits.replay are
+ * kept, so that the request can be sent again; larger ones flow through behind the admission. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "gateway/inside.h"
+
+static struct pl_gate *gate_for(struct pl_gateway *g, const struct pl_http_head *h) {
+    struct pl_text path = pl_route_path(pl_http_at(h, h->target), h->target_len), host = { "", 0 };
+    const struct pl_http_header *f = pl_http_find(h, PL_HF_HOST);
+    if (f != NULL) host = (struct pl_text){ pl_http_at(h, f->value), f->value_len };
+    int i = pl_route_pick(g->rules, g->gate_count, path, host);
+    return i < 0 ? NULL : &g->gates[i];
+}
+
+static bool answered_by_us(struct pl_gateway *g, struct pl_conn *c, const struct pl_http_head *h) {
+    if (h->method_id != HTTP_GET && h->method_id != HTTP_HEAD) return false;
+    if (!pl_route_is_own(pl_route_path(pl_http_at(h, h->target), h->target_len))) return false;
+    return g->o.own.answer != NULL && g->o.own.answer(g->o.own.ctx, c);
+}
+
+static void refuse_too_large(struct pl_request *r) {
+    char text[128];
+    snprintf(text, sizeof text, "the body is larger than limits.body, %lld bytes",
+             (long long)r->gate->service->config->limits_body_bytes);
+    pl_refuse(r, PL_REASON_TOO_LARGE, 0, text);
+}
+
+static void refuse_buffer_full(struct pl_request *r) { pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL); }
+
+/* The body is not kept: admission now, and the rest when the worker takes it. */
+static void flow(struct pl_request *r) {
+    r->body_mode = PL_BODY_STREAM;
+    r->kept_whole = false;
+    pl_conn_pause(r->conn, true);
+    pl_queue_enter(r);
+}
+
+static void on_request(void *ctx, struct pl_conn *c) {
+    struct pl_gateway *g = ctx;
+    const struct pl_http_head *h = pl_conn_head(c);
+    if (answered_by_us(g, c, h)) return;
+    struct pl_gate *gate = gate_for(g, h);
+    if (gate == NULL) {
+        pl_answer_no_route(g, c);
+        return;
+    }
+    if (pl_cors_preflight(gate, c)) return;
+    struct pl_request *r = pl_request_new(g, gate, c);
+    if (r == NULL) {
+        pl_conn_cut(c);
+        return;
+    }
+    const struct pl_service_config *config = gate->service->config;
+    bool counted = h->framing == PL_HTTP_LENGTH;
+    r->kept_whole = true;
+    if (g->draining) {
+        pl_refuse(r, PL_REASON_DRAINING, 1000, NULL);
+    } else if (counted && h->content_length > (uint64_t)config->limits_body_bytes) {
+        refuse_too_large(r);
+    } else if (counted && h->content_length > (uint64_t)config->limits_replay_bytes) {
+        flow(r);
+    } else if (counted && !pl_request_reserve(r, h->content_length)) {
+        refuse_buffer_full(r);
+    } else if (h->framing != PL_HTTP_NO_BODY) {
+        r->body_mode = PL_BODY_KEEP;
+    }
+}
+
+/* One more piece of a body that we keep. */
+static void keep(struct pl_request *r, const char *bytes, size_t len) {
+    const struct pl_service_config *config = r->gate->service->config;
+    bool counted = pl_conn_head(r->conn)->framing == PL_HTTP_LENGTH;
+    if (r->request_bytes > (uint64_t)config->limits_body_bytes) {
+        refuse_too_large(r);
+    } else if ((!counted && !pl_request_reserve(r, len)) || !pl_buf_add(&r->body, bytes, len)) {
+        refuse_buffer_full(r);
+    } else if (!counted && r->body.len > (uint64_t)config->limits_replay_bytes) {
+        flow(r);
+    }
+}
+
+static void send_piece(struct pl_request *r, const char *bytes, size_t len) {
+    static char end[] = "\r\n";
+    char head[24];
+    uv_buf_t data = { .len = len };
+    memcpy(&data.base, &bytes, sizeof bytes); /* libuv's buffers are not const */
+    if (len == 0) return;
+    if (pl_conn_head(r->conn)->framing == PL_HTTP_CHUNKED) {
+        uv_buf_t parts[3] = { { head, pl_http_chunk_head(head, len) }, data, { end, 2 } };
+        pl_upstream_send(r->up, parts, 3);
+    } else {
+        pl_upstream_send(r->up, &data, 1);
+    }
+}
+
+static void pass_on(struct pl_request *r, const char *bytes, size_t len) {
+    if (r->up == NULL) return; /* its connection is gone; what becomes of it is being judged */
+    r->last_ms = pl_gateway_now(r->g);
+    if (r->request_bytes > (uint64_t)r->gate->service->config->limits_body_bytes) {
+        if (r->head_begun)
+            pl_reply_cut(r, PL_RESULT_REJECTED, "aborted", NULL);
+        else
+            refuse_too_large(r);
+        return;
+    }
+    send_piece(r, bytes, len);
+    if (pl_upstream_full(r->up)) pl_conn_pause(r->conn, true);
+}
+
+static void on_body(void *ctx, struct pl_conn *c, const char *bytes, size_t len) {
+    struct pl_request *r = pl_conn_user(c);
+    (void)ctx;
+    if (r == NULL) return;
+    PL_ASSERT(r->magic == PL_REQUEST_MAGIC);
+    if (r->phase == PL_REQ_TUNNEL) {
+        pl_tunnel_up(r, bytes, len);
+        return;
+    }
+    r->request_bytes += len;
+    if (r->body_mode == PL_BODY_KEEP)
+        keep(r, bytes, len);
+    else
+        pass_on(r, bytes, len);
+}
+
+static void finish_stream(struct pl_request *r) {
+    static char last[] = "0\r\n\r\n";
+    if (r->up == NULL) return;
+    if (pl_conn_head(r->conn)->framing == PL_HTTP_CHUNKED) {
+        uv_buf_t all = { last, sizeof last - 1 };
+        pl_upstream_send(r->up, &all, 1);
+    }
+    r->sent_whole = true;
+    r->last_ms = pl_gateway_now(r->g);
+}
+
+static void on_body_end(void *ctx, struct pl_conn *c) {
+    struct pl_request *r = pl_conn_user(c);
+    (void)ctx;
+    if (r == NULL) return;
+    if (r->body_mode == PL_BODY_STREAM)
+        finish_stream(r);
+    else
+        pl_queue_enter(r);
+}
+
+void pl_body_forward_kept(struct pl_request *r) {
+    send_piece(r, r->body.data, r->body.len);
+    pl_buf_free(&r->body); /* it cannot be sent again: there is more than this */
+    pl_request_unreserve(r);
+    pl_conn_pause(r->conn, false);
+}
+
+static void on_writable(void *ctx, struct pl_conn *c) {
+    struct pl_request *r = pl_conn_user(c);
+    (void)ctx;
+    if (r == NULL || r->up == NULL) return;
+    r->last_ms = pl_gateway_now(r->g);
+    pl_upstream_pause(r->up, false);
+}
+
+static void on_gone(void *ctx, struct pl_conn *c) {
+    struct pl_request *r = pl_conn_user(c);
+    (void)ctx;
+    if (r == NULL) return;
+    PL_ASSERT(r->magic == PL_REQUEST_MAGIC);
+    bool waited = r->phase == PL_REQ_QUEUED;
+    struct pl_ending e = { .outcome = PL_RESULT_CLIENT_GONE, .stream = "client_gone" };
+    if (!r->head_begun) r->status = 499;
+    if (waited) {
+        e.reason = pl_reason_info(PL_REASON_CLIENT_GONE)->name;
+        pl_series_add(pl_series(r->g->o.app->metrics, PL_M_REQUESTS_REFUSED_TOTAL, r->gate->service->config->id, e.reason),
+                      1);
+        pl_queue_leave(r);
+    }
+    pl_account(r, &e);
+    pl_request_leave_conn(r);
+    pl_exchange_drop(r);
+}
+
+const struct pl_server_calls pl_gateway_server_calls = { .request = on_request,
+                                                         .body = on_body,
+                                                         .body_end = on_body_end,
+                                                         .writable = on_writable,
+                                                         .gone = on_gone };

@@ -1,0 +1,161 @@
+#include "gateway/gateway.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "gateway/inside.h"
+
+static uint64_t limit_of(int64_t value) { return value > 0 ? (uint64_t)value : 0; }
+
+static void read_limits(struct pl_gateway *g) {
+    const struct pl_config *c = g->o.app->config;
+    g->limits = (struct pl_server_limits){ .http = { .request_line = (uint32_t)c->limits_request_line_bytes,
+                                                     .head_bytes = (uint32_t)c->limits_head_bytes,
+                                                     .headers = (uint32_t)c->limits_headers },
+                                           .head_timeout_ms = limit_of(c->http_head_timeout_ms),
+                                           .idle_timeout_ms = limit_of(c->http_idle_timeout_ms),
+                                           .write_timeout_ms = limit_of(c->http_write_timeout_ms),
+                                           .body_min_rate = limit_of(c->http_body_min_rate_bytes),
+                                           .connections = g->o.max_connections };
+    for (size_t i = 0; i < g->gate_count; i++) {
+        struct pl_gate *gate = &g->gates[i];
+        const struct pl_service_config *s = gate->service->config;
+        g->rules[i] = (struct pl_route_rule){ .path = s->route_path, .host = s->route_host };
+        pl_queue_limits(gate);
+    }
+}
+
+static bool make_gates(struct pl_gateway *g) {
+    g->gate_count = pl_crew_service_count(g->o.crew);
+    g->gates = calloc(g->gate_count, sizeof *g->gates);
+    g->rules = calloc(g->gate_count, sizeof *g->rules);
+    if (g->gates == NULL || g->rules == NULL) return false;
+    for (size_t i = 0; i < g->gate_count; i++) {
+        struct pl_gate *gate = &g->gates[i];
+        gate->g = g;
+        gate->service = pl_crew_service(g->o.crew, i);
+        PL_ASSERT(gate->service->index == i);
+        pl_account_gate(gate);
+    }
+    return true;
+}
+
+struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct pl_err *err) {
+    struct pl_gateway *g = calloc(1, sizeof *g);
+    if (g == NULL) {
+        PL_FAIL(err, PL_E_NOMEM, "gateway");
+        return NULL;
+    }
+    g->o = *o;
+    g->reply_limits = (struct pl_http_limits){ .request_line = 65536, .head_bytes = 262144, .headers = 1000 };
+    g->buffered_series = pl_series0(o->app->metrics, PL_M_BUFFERED_BYTES);
+    pl_buf_init(&g->scratch, 0);
+    struct pl_server_options so = { .loop = o->app->loop,
+                                    .timers = o->timers,
+                                    .metrics = o->app->metrics,
+                                    .log = o->app->log,
+                                    .clock = o->app->clock,
+                                    .limits = &g->limits,
+                                    .calls = &pl_gateway_server_calls,
+                                    .ctx = g };
+    g->server = pl_server_create(&so);
+    if (g->server == NULL || !make_gates(g)) {
+        PL_FAIL(err, PL_E_NOMEM, "gateway");
+        pl_gateway_destroy(g);
+        return NULL;
+    }
+    read_limits(g);
+    return g;
+}
+
+bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl_err *err) {
+    return pl_server_listen(g->server, fd, name, err);
+}
+
+void pl_gateway_reconfigured(struct pl_gateway *g) {
+    read_limits(g);
+    for (size_t i = 0; i < g->gate_count; i++) pl_queue_pump(&g->gates[i]);
+}
+
+/* --- what the crew tells */
+
+static void on_described(void *ctx, struct pl_service *s) {
+    struct pl_gateway *g = ctx;
+    read_limits(g);
+    pl_queue_pump(pl_gate_of(g, s));
+}
+
+static void on_supply(void *ctx, struct pl_service *s) { pl_queue_pump(pl_gate_of(ctx, s)); }
+
+static void on_unroutable(void *ctx, struct pl_worker *w) {
+    struct pl_berth *b = w->pool;
+    (void)ctx;
+    if (b != NULL) pl_pool_close_idle(b->pool);
+}
+
+static void on_exited(void *ctx, struct pl_worker *w) {
+    struct pl_berth *b = w->pool;
+    (void)ctx;
+    if (b == NULL) return;
+    pl_pool_close_idle(b->pool);
+    pl_judge_exited(b);
+}
+
+static void on_gone(void *ctx, struct pl_worker *w) {
+    struct pl_berth *b = w->pool;
+    (void)ctx;
+    if (b == NULL) return;
+    pl_judge_gone(b);
+    pl_pool_destroy(b->pool);
+    w->pool = NULL;
+    free(b);
+}
+
+void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
+    *out = (struct pl_crew_hooks){ .ctx = g,
+                                   .described = on_described,
+                                   .supply_changed = on_supply,
+                                   .unroutable = on_unroutable,
+                                   .exited = on_exited,
+                                   .gone = on_gone };
+}
+
+/* --- the end */
+
+void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx) {
+    g->draining = true;
+    pl_server_drain(g->server, empty, ctx);
+}
+
+void pl_gateway_cut(struct pl_gateway *g) {
+    for (size_t i = 0; i < g->gate_count; i++) pl_queue_empty(&g->gates[i], PL_REASON_DRAINING);
+    pl_server_cut(g->server);
+}
+
+void pl_gateway_destroy(struct pl_gateway *g) {
+    if (g == NULL) return;
+    pl_timer_stop(&g->zombie_timer);
+    for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) pl_timer_stop(&g->gates[i].expiry);
+    pl_server_destroy(g->server);
+    for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
+        next = r->next;
+        pl_buf_free(&r->body);
+        free(r);
+    }
+    pl_buf_free(&g->scratch);
+    free(g->gates);
+    free(g->rules);
+    free(g);
+}
+
+/* --- numbers */
+
+void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s, struct pl_gateway_numbers *out) {
+    const struct pl_admit *a = &g->gates[s->index].admit;
+    uint64_t now = pl_gateway_now(g);
+    *out = (struct pl_gateway_numbers){ .queued = a->queued, .running = a->running, .drain_per_s = a->drain_per_s };
+    if (a->oldest != NULL && now > a->oldest->arrived_ms) out->oldest_ms = now - a->oldest->arrived_ms;
+}
+
+uint64_t pl_gateway_buffered(const struct pl_gateway *g) { return g->buffered; }

@@ -1,0 +1,62 @@
+/* gateway/gateway.h - a request's way from a client to a worker and back: route, body, admission, exchange, account.
+ *
+ * One object for the data port. It asks the crew for workers and is told by it (pl_gateway_hooks) when one comes, goes
+ * or dies. What a dead worker had is judged by its page: sent again if no handler began, else answered 502; a reply that
+ * had begun is cut so that the client can tell. After a 504, or when the client left, the request keeps its place in the
+ * service's concurrency until its handler has really ended (a "zombie").
+ *
+ * Order: pl_crew_create, pl_gateway_create, pl_gateway_hooks, pl_crew_start, pl_gateway_listen; at the end
+ * pl_gateway_drain, pl_crew_stop, pl_gateway_destroy.
+ */
+#ifndef PL_GATEWAY_GATEWAY_H
+#define PL_GATEWAY_GATEWAY_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "crew/crew.h"
+#include "net/server.h"
+#include "net/timers.h"
+
+struct pl_gateway;
+
+/* Called for GET and HEAD of /livez…, /readyz… and /metrics on the data port. True: it has answered (pl_conn_reply).
+ * False: the request is the service's. */
+struct pl_own_routes {
+    bool (*answer)(void *ctx, struct pl_conn *c);
+    void *ctx;
+};
+
+struct pl_gateway_options {
+    struct pl_app *app;       /* borrowed, as all here */
+    struct pl_crew *crew;     /* created, not started */
+    struct pl_timers *timers; /* shared with the admin port */
+    struct pl_own_routes own;
+    uint64_t max_connections; /* limits.connections: auto, resolved */
+    uint64_t max_buffered;    /* limits.buffered: auto, resolved */
+};
+struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct pl_err *err);
+/* For pl_crew_start. */
+void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out);
+/* Takes `fd`, a listening socket; `name` is its label ("0.0.0.0:3000"). */
+bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl_err *err);
+/* The configuration was reloaded: limits of the instance and of every service are read again. */
+void pl_gateway_reconfigured(struct pl_gateway *g);
+
+/* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when nobody is left
+ * (from the loop, or at once). Zombies are the crew's to wait for. */
+void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx);
+/* The drain has taken too long: waiting requests are refused, running ones cut. */
+void pl_gateway_cut(struct pl_gateway *g);
+/* After `empty` and the crew's end. */
+void pl_gateway_destroy(struct pl_gateway *g);
+
+/* For /status and the page of metrics. */
+struct pl_gateway_numbers {
+    int64_t queued, running; /* running: admitted, zombies included */
+    uint64_t oldest_ms;      /* the longest wait in the queue now */
+    double drain_per_s;
+};
+void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s, struct pl_gateway_numbers *out);
+uint64_t pl_gateway_buffered(const struct pl_gateway *g); /* bytes of kept bodies */
+#endif

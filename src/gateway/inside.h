@@ -1,0 +1,213 @@
+/* gateway/inside.h - a request, a service and a worker as the gateway's own files see them. Not for other rooms. */
+#ifndef PL_GATEWAY_INSIDE_H
+#define PL_GATEWAY_INSIDE_H
+#include "admit/admit.h"
+#include "base/buf.h"
+#include "gateway/gateway.h"
+#include "gateway/route.h"
+#include "net/upstream.h"
+
+enum {
+    PL_REQUEST_MAGIC = 0x54535152,
+    PL_REQUEST_BODY_KEPT = 4096, /* buffer kept with an unused request object */
+    PL_REQUESTS_SPARE = 256,
+    PL_HOLD_BYTES = 1 << 20, /* a chunked reply for an HTTP/1.0 client is kept up to this */
+    PL_GATHER_BYTES = 16384, /* a reply of a known length up to this goes out whole or not at all */
+    PL_POOL_IDLE_MS = 60000, /* the worker keeps its side longer (crew: keep_alive_s) */
+    PL_RETRY_MS = 20,        /* backlog full, no descriptors: try again */
+    PL_JUDGE_MS = 1000,      /* a connection closed: how long to wait for the news of a death */
+    PL_LAST_WORDS_MS = 250,  /* a worker died: how long its bytes may still come out of the socket */
+    PL_ZOMBIE_TICK_MS = 50,
+    PL_ZOMBIE_QUIET_MS = 1000, /* never begun and the worker has nothing in hand for so long: it will not begin */
+    PL_ZOMBIE_LATE_MS = 3000,  /* the launcher cancels what has not begun a second after traffic.timeout */
+};
+
+enum pl_phase {
+    PL_REQ_READING, /* the body comes */
+    PL_REQ_QUEUED,
+    PL_REQ_RETRY,   /* admitted; the worker's socket would not take it yet */
+    PL_REQ_WAITING, /* sent; nothing of the reply is out to the client */
+    PL_REQ_REPLYING,
+    PL_REQ_TUNNEL,
+    PL_REQ_JUDGING, /* its connection is gone: did the worker die, did a handler begin? */
+    PL_REQ_ZOMBIE,
+};
+
+/* Bytes of the body. */
+enum pl_body_mode { PL_BODY_NONE, PL_BODY_KEEP, PL_BODY_STREAM };
+
+/* Closed: surface.md 8.7. */
+#define PL_RESULTS(X)                                                                                       \
+    X(OK, "ok") X(CLIENT_ERROR, "client_error") X(SERVER_ERROR, "server_error") X(REFUSED, "refused")        \
+    X(REJECTED, "rejected") X(TIMEOUT, "timeout") X(STALLED, "stalled") X(WORKER_DIED, "worker_died")        \
+    X(CUT, "cut") X(CLIENT_GONE, "client_gone")
+enum pl_result {
+#define X(sym, name) PL_RESULT_##sym,
+    PL_RESULTS(X)
+#undef X
+        PL_RESULT_COUNT
+};
+
+struct pl_gate;   /* one service at the gateway */
+struct pl_berth;  /* one worker at the gateway */
+struct pl_request {
+    struct pl_admit_entry entry;
+    uint32_t magic;
+    uint8_t phase;     /* enum pl_phase */
+    uint8_t body_mode; /* enum pl_body_mode */
+    bool head_begun;   /* of the reply: something of it is out to the client */
+    bool sent_any;     /* bytes went to a worker */
+    bool sent_whole;   /* body included */
+    bool kept_whole;   /* can be sent again */
+    bool chunk_out;    /* the client gets chunks that we make */
+    bool gather;       /* a small reply: goes out when it is whole */
+    bool hold_reply;   /* HTTP/1.0 and no length: kept until it is whole */
+    bool streamed;     /* counts in streams_total */
+    bool event_stream;
+    bool may_insert;   /* JUDGING: the reply broke off between two chunks */
+    bool last_words;   /* the worker is dead; what is in the socket may still come */
+    bool began;        /* zombie: seen on the page */
+    bool replayed, made_id;
+    uint8_t replay_class; /* enum pl_replay_class, if replayed */
+    uint16_t status;
+    struct pl_gateway *g;
+    struct pl_gate *gate;
+    struct pl_conn *conn; /* NULL: the client was answered or left */
+    struct pl_berth *berth;
+    struct pl_upstream *up;
+    struct pl_request *next, **at; /* its berth's list, the zombies' or the spare ones */
+    struct pl_timer timer;
+    uint64_t id, since_begun, since_ended;
+    uint64_t last_ms;  /* last sign of life of the exchange */
+    uint64_t sent_ms;  /* given to the worker */
+    uint64_t until_ms; /* retry: give up; zombie that never began: let go */
+    uint64_t head_us, body_us, admitted_us, first_us;
+    uint64_t request_bytes, reply_bytes;
+    uint64_t reserved; /* of limits.buffered */
+    struct pl_buf body, held;
+    char made[20]; /* x-request-id, if we made it */
+};
+
+enum pl_replay_class { PL_REPLAY_NOT_SENT, PL_REPLAY_NOT_STARTED, PL_REPLAY_UNKNOWN, PL_REPLAY_COUNT };
+
+enum { PL_STATUS_SERIES = 600 };
+struct pl_gate {
+    struct pl_gateway *g;
+    struct pl_service *service;
+    struct pl_admit admit;
+    struct pl_timer expiry;
+    bool pumping, pump_again;
+    uint64_t queue_bytes;
+    uint64_t told_ms[PL_REASON_COUNT]; /* request.refused is logged once a second a reason */
+    struct pl_series *code[PL_STATUS_SERIES];
+    struct pl_series *seconds, *first_byte, *admission, *wait, *bytes_in, *bytes_out, *queued, *queued_bytes;
+};
+
+struct pl_berth {
+    struct pl_gateway *g;
+    struct pl_gate *gate;
+    struct pl_worker *worker;
+    struct pl_pool *pool;
+    struct pl_request *exchanges;
+};
+
+struct pl_gateway {
+    struct pl_gateway_options o;
+    struct pl_server *server;
+    struct pl_server_limits limits;
+    struct pl_http_limits reply_limits;
+    struct pl_gate *gates; /* one a service, index as in the crew */
+    struct pl_route_rule *rules; /* of the gates, in their order */
+    size_t gate_count;
+    struct pl_request *spare, *zombies;
+    size_t spare_count;
+    struct pl_timer zombie_timer;
+    uint64_t buffered;
+    uint64_t sequence;
+    bool draining;
+    struct pl_buf scratch; /* heads, within one call */
+    struct pl_series *buffered_series;
+};
+
+/* request.c: objects and identity */
+struct pl_request *pl_request_new(struct pl_gateway *g, struct pl_gate *gate, struct pl_conn *c);
+void pl_request_free(struct pl_request *r);
+bool pl_request_reserve(struct pl_request *r, uint64_t bytes); /* of limits.buffered */
+/* The connection lives on without the request; whoever asked answers it. */
+struct pl_conn *pl_request_leave_conn(struct pl_request *r);
+void pl_request_unreserve(struct pl_request *r);
+struct pl_text pl_request_id_text(const struct pl_request *r); /* x-request-id, kept or made; while it has its client */
+
+/* body.c: what the server calls */
+extern const struct pl_server_calls pl_gateway_server_calls;
+void pl_body_forward_kept(struct pl_request *r); /* after the head went out: the rest of a streamed body flows */
+
+/* queue.c */
+void pl_queue_enter(struct pl_request *r);
+void pl_queue_return(struct pl_request *r); /* admitted, to be sent again */
+void pl_queue_pump(struct pl_gate *gate);
+void pl_queue_leave(struct pl_request *r); /* by itself */
+void pl_queue_release(struct pl_request *r, bool served);
+void pl_queue_empty(struct pl_gate *gate, enum pl_reason reason); /* everybody out */
+void pl_queue_limits(struct pl_gate *gate);
+
+/* refuse.c: answers of our own. Each answers the client, accounts, and ends the request: free or a zombie. */
+void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail);
+void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c); /* 404, no service */
+void pl_answer_timeout(struct pl_request *r);                     /* 504 */
+void pl_answer_no_streams(struct pl_request *r);                  /* 505 */
+/* 502. `cause`: the worker died of it; NULL: it lives, and its answer was none. */
+void pl_answer_worker_failed(struct pl_request *r, const char *cause, const char *sentence);
+
+/* exchange.c */
+void pl_exchange_start(struct pl_request *r); /* admitted: to a worker */
+void pl_exchange_detach(struct pl_request *r, bool ok); /* the worker has nothing to do with it any more */
+/* Takes a request that has no client: closes its connection, gives its place back or makes it a zombie. */
+void pl_exchange_drop(struct pl_request *r);
+void pl_exchange_wait(struct pl_request *r, uint64_t ms); /* its timer, whose meaning is the phase */
+struct pl_berth *pl_berth_of(struct pl_gateway *g, struct pl_worker *w);
+extern const struct pl_upstream_calls pl_gateway_upstream_calls;
+
+/* reply.c */
+void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_part *p);
+void pl_reply_payload(void *ctx, struct pl_upstream *u, const char *bytes, size_t len);
+void pl_reply_timer(struct pl_request *r);
+void pl_reply_cut(struct pl_request *r, enum pl_result outcome, const char *end, const char *message);
+
+/* judge.c */
+void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end);
+void pl_judge_closed(struct pl_request *r); /* nothing more will come from its worker */
+void pl_judge(struct pl_request *r);
+void pl_judge_refused(struct pl_request *r); /* nobody listens at the worker's socket */
+void pl_judge_exited(struct pl_berth *b);
+void pl_judge_gone(struct pl_berth *b);
+
+/* tunnel.c */
+void pl_tunnel_begin(struct pl_request *r);
+void pl_tunnel_up(struct pl_request *r, const char *bytes, size_t len);
+void pl_tunnel_down(void *ctx, struct pl_upstream *u, const char *bytes, size_t len);
+
+/* zombie.c */
+bool pl_zombie_make(struct pl_request *r); /* true: taken. False: nothing of it can be running */
+void pl_zombie_forget(struct pl_berth *b); /* the worker is dead: so are they */
+
+/* account.c */
+struct pl_ending {
+    enum pl_result outcome;
+    const char *reason; /* of reasons.def or a cause of death, or NULL */
+    const char *stream; /* how a streamed reply ended, or NULL: complete */
+};
+/* Metrics and the access line; before the connection and the upstream's head are let go. */
+void pl_account(struct pl_request *r, const struct pl_ending *e);
+void pl_account_conn(struct pl_gateway *g, const struct pl_conn *c, uint16_t status, const char *reason);
+const char *pl_replay_name(unsigned class);
+void pl_account_gate(struct pl_gate *gate); /* makes the series */
+void pl_count_code(struct pl_gate *gate, uint16_t status);
+
+/* cors.c */
+bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);
+void pl_cors_headers(const struct pl_gate *gate, const struct pl_http_head *h, struct pl_buf *out);
+
+static inline uint64_t pl_gateway_now(const struct pl_gateway *g) { return pl_timers_now(g->o.timers); }
+static inline struct pl_gate *pl_gate_of(struct pl_gateway *g, const struct pl_service *s) { return &g->gates[s->index]; }
+#endif

@@ -1,0 +1,150 @@
+/* gateway/judge.c - a worker's connection is gone and the reply is not complete. What now?
+ *
+ *   nothing of the reply is out     the page says that no handler began, or nothing was sent: again, once
+ *                                   else 502 with the cause of death
+ *   something of it is out          cut, so that the client can tell
+ *
+ * The page is final only when the process has been reaped, so a closed connection waits a little for that news. What a dead
+ * worker wrote lies in our socket and is read first: a complete answer is an answer.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "crew/look.h"
+#include "gateway/inside.h"
+
+static enum pl_page_seen began(const struct pl_request *r) {
+    return pl_page_began(&r->berth->worker->page, r->id, r->since_begun);
+}
+
+static bool may_replay_unknown(const struct pl_request *r) {
+    return r->gate->service->config->traffic_idempotent == PL_CFG_TRAFFIC_IDEMPOTENT_TRUE;
+}
+
+/* Can it be sent again, and by which right? */
+static bool replay_class(const struct pl_request *r, enum pl_replay_class *class) {
+    if (r->replayed || r->head_begun) return false;
+    if (!r->sent_any) {
+        *class = PL_REPLAY_NOT_SENT;
+        return true;
+    }
+    *class = began(r) == PL_SEEN_NO ? PL_REPLAY_NOT_STARTED : PL_REPLAY_UNKNOWN;
+    return r->kept_whole && (*class == PL_REPLAY_NOT_STARTED || may_replay_unknown(r));
+}
+
+static void replay(struct pl_request *r, enum pl_replay_class class) {
+    struct pl_gateway *g = r->g;
+    char id[20];
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
+    pl_series_add(pl_series(g->o.app->metrics, PL_M_REQUESTS_REPLAYED_TOTAL, r->gate->service->config->id,
+                            pl_replay_name(class)),
+                  1);
+    pl_log(g->o.app->log, PL_WARN, "request.replayed", F_STR("service", r->gate->service->config->id), F_STR("id", id),
+           F_STR("class", pl_replay_name(class)));
+    pl_timer_stop(&r->timer);
+    pl_exchange_detach(r, false);
+    r->replayed = true;
+    r->replay_class = class;
+    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = false;
+    r->reply_bytes = 0;
+    r->held.len = 0;
+    r->first_us = 0;
+    pl_queue_return(r);
+}
+
+static void lose(struct pl_request *r) {
+    struct pl_worker *w = r->berth->worker;
+    const char *sentence = "it closed the connection without an answer", *cause = NULL;
+    char id[20];
+    if (w->exited) {
+        cause = pl_look_cause(w, &sentence);
+        w->lost_in_handlers++;
+    }
+    if (cause != NULL) {
+        const char *service = r->gate->service->config->id;
+        const struct pl_http_head *h = pl_conn_head(r->conn);
+        struct pl_text path = pl_route_path(pl_http_at(h, h->target), h->target_len);
+        char route[128];
+        snprintf(route, sizeof route, "%.*s", (int)(path.len < 120 ? path.len : 120), path.at);
+        snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
+        pl_series_add(pl_series(r->g->o.app->metrics, PL_M_REQUESTS_LOST_TOTAL, service, cause), 1);
+        pl_log(r->g->o.app->log, PL_WARN, "request.lost", F_STR("service", service), F_STR("id", id),
+               F_STR("route", route), F_STR("cause", cause));
+    }
+    if (r->head_begun)
+        pl_reply_cut(r, cause != NULL ? PL_RESULT_WORKER_DIED : PL_RESULT_CUT, cause != NULL ? "worker_died" : "aborted",
+                     sentence);
+    else
+        pl_answer_worker_failed(r, cause, sentence);
+}
+
+void pl_judge(struct pl_request *r) {
+    enum pl_replay_class class = PL_REPLAY_UNKNOWN;
+    /* While the worker lives, its page is not final: what is in its hands may yet begin. */
+    bool final = r->berth->worker->exited || !r->sent_any;
+    if (replay_class(r, &class) && final)
+        replay(r, class);
+    else
+        lose(r);
+}
+
+static void wait_for_news(struct pl_request *r) {
+    r->phase = PL_REQ_JUDGING;
+    /* once it is known to be dead: from the loop, when the crew has found out why */
+    pl_exchange_wait(r, r->berth->worker->exited ? 0 : PL_JUDGE_MS);
+}
+
+void pl_judge_closed(struct pl_request *r) {
+    bool idle_race = pl_upstream_reused(r->up) && !pl_upstream_heard(r->up) && !r->replayed && r->kept_whole;
+    if (r->phase == PL_REQ_TUNNEL) {
+        pl_reply_cut(r, PL_RESULT_OK, NULL, NULL); /* a tunnel ends when either end closes */
+        return;
+    }
+    r->may_insert = r->chunk_out || pl_upstream_between_chunks(r->up);
+    pl_upstream_close(r->up);
+    r->up = NULL;
+    /* It closed an idle connection at the moment we used it: what was sent is lost unread. */
+    if (idle_race && !r->berth->worker->exited && began(r) == PL_SEEN_NO)
+        replay(r, PL_REPLAY_NOT_STARTED);
+    else
+        wait_for_news(r);
+}
+
+void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end) {
+    struct pl_request *r = ctx;
+    PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
+    if (end == PL_UPSTREAM_CLOSED)
+        pl_judge_closed(r);
+    else if (r->head_begun)
+        pl_reply_cut(r, PL_RESULT_CUT, "error", "the worker's answer is malformed");
+    else
+        pl_answer_worker_failed(r, NULL, "its answer is no HTTP");
+}
+
+void pl_judge_refused(struct pl_request *r) { wait_for_news(r); }
+
+void pl_judge_exited(struct pl_berth *b) {
+    uint64_t now = pl_gateway_now(b->g);
+    for (struct pl_request *r = b->exchanges; r != NULL; r = r->next) {
+        r->last_words = true;
+        r->last_ms = now;
+        pl_exchange_wait(r, r->phase == PL_REQ_JUDGING ? 0 : PL_LAST_WORDS_MS);
+    }
+    pl_zombie_forget(b);
+}
+
+void pl_judge_gone(struct pl_berth *b) {
+    while (b->exchanges != NULL) {
+        struct pl_request *r = b->exchanges;
+        if (r->up != NULL) {
+            r->may_insert = r->chunk_out || pl_upstream_between_chunks(r->up);
+            pl_upstream_close(r->up);
+            r->up = NULL;
+        }
+        r->phase = PL_REQ_JUDGING;
+        pl_judge(r); /* it leaves the list in any case */
+        PL_ASSERT(b->exchanges != r);
+    }
+    pl_zombie_forget(b);
+}

@@ -1,0 +1,134 @@
+/* gateway/queue.c - room admit decides; here its decisions meet requests, the crew's supply and the clock. */
+#include "base/check.h"
+#include "gateway/inside.h"
+
+static struct pl_admit_supply supply_of(const struct pl_gate *gate, uint64_t now_ms) {
+    struct pl_service *s = gate->service;
+    uint32_t ready = pl_service_ready_count(s);
+    return (struct pl_admit_supply){ .ready = ready,
+                                     .was_ready = s->was_ready,
+                                     .failed = ready == 0 && pl_service_failed(s),
+                                     .draining = s->draining || gate->g->draining || gate->g->o.app->stopping,
+                                     .boot_left_ms = ready == 0 ? pl_service_boot_left_ms(s, now_ms) : 0 };
+}
+
+static struct pl_request *request_of(struct pl_admit_entry *e) {
+    struct pl_request *r = (struct pl_request *)(void *)e;
+    PL_ASSERT(r->magic == PL_REQUEST_MAGIC);
+    return r;
+}
+
+static void tell_length(struct pl_gate *gate) {
+    pl_series_set(gate->queued, (double)gate->admit.queued);
+    pl_series_set(gate->queued_bytes, (double)gate->queue_bytes);
+}
+
+static void on_expiry(struct pl_timer *t) { pl_queue_pump(PL_TIMER_OWNER(t, struct pl_gate, expiry)); }
+
+static void watch_expiry(struct pl_gate *gate) {
+    uint64_t due = pl_admit_deadline(&gate->admit), now = pl_gateway_now(gate->g);
+    if (due == 0)
+        pl_timer_stop(&gate->expiry);
+    else
+        pl_timer_start(gate->g->o.timers, &gate->expiry, due > now ? due - now : 0, on_expiry);
+}
+
+static void joined(struct pl_request *r) {
+    r->phase = PL_REQ_QUEUED;
+    r->gate->queue_bytes += r->body.len;
+    tell_length(r->gate);
+    watch_expiry(r->gate);
+}
+
+static void left(struct pl_request *r) {
+    r->gate->queue_bytes -= r->body.len;
+    tell_length(r->gate);
+}
+
+void pl_queue_enter(struct pl_request *r) {
+    struct pl_gate *gate = r->gate;
+    struct pl_admit_refusal why = { 0 };
+    uint64_t now = pl_gateway_now(r->g);
+    struct pl_admit_supply supply = supply_of(gate, now);
+    r->body_us = pl_now_us();
+    enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
+    pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
+    switch (verdict) {
+    case PL_ADMIT_GO:
+        r->admitted_us = r->body_us;
+        pl_exchange_start(r);
+        return;
+    case PL_ADMIT_WAIT:
+        joined(r);
+        return;
+    case PL_ADMIT_REFUSED:
+        pl_refuse(r, why.reason, why.retry_after_ms, NULL);
+    }
+}
+
+void pl_queue_return(struct pl_request *r) {
+    pl_admit_requeue(&r->gate->admit, &r->entry);
+    joined(r);
+    pl_queue_pump(r->gate);
+}
+
+void pl_queue_leave(struct pl_request *r) {
+    left(r);
+    pl_admit_withdraw(&r->gate->admit, &r->entry);
+    tell_length(r->gate);
+}
+
+void pl_queue_release(struct pl_request *r, bool served) {
+    pl_admit_release(&r->gate->admit, &r->entry, served, pl_gateway_now(r->g));
+}
+
+void pl_queue_empty(struct pl_gate *gate, enum pl_reason reason) {
+    struct pl_admit_entry *e;
+    while ((e = pl_admit_evict(&gate->admit)) != NULL) {
+        struct pl_request *r = request_of(e);
+        left(r);
+        pl_refuse(r, reason, pl_service_boot_left_ms(gate->service, pl_gateway_now(gate->g)), NULL);
+    }
+}
+
+/* One round: who may run goes, who has waited too long is told. */
+static void pump_once(struct pl_gate *gate) {
+    uint64_t now = pl_gateway_now(gate->g);
+    struct pl_admit_refusal why;
+    struct pl_admit_entry *e;
+    struct pl_admit_supply supply = supply_of(gate, now);
+    while ((e = pl_admit_next(&gate->admit, &supply, now)) != NULL) {
+        struct pl_request *r = request_of(e);
+        left(r);
+        r->admitted_us = pl_now_us();
+        pl_series_observe(gate->wait, (double)(r->admitted_us - r->body_us) / 1e6);
+        pl_exchange_start(r);
+        supply = supply_of(gate, now);
+    }
+    while ((e = pl_admit_expired(&gate->admit, now, &why)) != NULL) {
+        struct pl_request *r = request_of(e);
+        left(r);
+        pl_refuse(r, why.reason, why.retry_after_ms, NULL);
+    }
+    if (supply.failed) pl_queue_empty(gate, PL_REASON_NOT_READY);
+}
+
+void pl_queue_pump(struct pl_gate *gate) {
+    gate->pump_again = true;
+    if (gate->pumping || gate->admit.oldest == NULL) return;
+    gate->pumping = true;
+    while (gate->pump_again) {
+        gate->pump_again = false;
+        pump_once(gate);
+    }
+    gate->pumping = false;
+    watch_expiry(gate);
+}
+
+void pl_queue_limits(struct pl_gate *gate) {
+    const struct pl_service_config *c = gate->service->config;
+    struct pl_admit_limits limits = { .max_concurrency = c->traffic_max_concurrency,
+                                      .queue_requests = c->traffic_queue_max_requests,
+                                      .max_wait_ms = (uint64_t)c->traffic_queue_max_wait_ms };
+    pl_admit_set_limits(&gate->admit, &limits);
+}

@@ -1,0 +1,329 @@
+/* tests/unit/gateway/world.h - the gateway in one loop with the test itself as client, worker, crew and clock.
+ *
+ * The crew's functions that the gateway calls are defined here, so that the linker never takes the real ones. A worker is a
+ * listening Unix socket and a page; the test accepts, reads, answers, dies.
+ */
+#ifndef PL_TESTS_GATEWAY_WORLD_H
+#define PL_TESTS_GATEWAY_WORLD_H
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "page_writer.h"
+#include "crew/look.h"
+#include "gateway/gateway.h"
+#include "unit.h"
+
+enum { WORKERS = 3, TEXT_BYTES = 1 << 22 };
+
+static uint64_t world_ms;
+static uint64_t world_now(void *ctx) {
+    (void)ctx;
+    return world_ms;
+}
+static const struct pl_clock world_clock = { .now_ms = world_now, .wall_ms = world_now };
+
+static struct {
+    uv_loop_t loop;
+    struct pl_app app;
+    struct pl_timers *timers;
+    struct pl_gateway *gateway;
+    struct pl_crew_hooks hooks;
+    struct pl_service service;
+    struct pl_worker workers[WORKERS];
+    int listeners[WORKERS]; /* of the workers */
+    union page_memory pages[WORKERS];
+    int zombies[WORKERS];
+    uint32_t ended_ok[WORKERS];
+    uint64_t boot_left_ms;
+    bool failed, drained;
+    uint16_t port;
+    char folder[64];
+    int log_fd;
+} W;
+static char seen[TEXT_BYTES]; /* what read_until left */
+static size_t seen_len;
+
+/* --- the crew */
+size_t pl_crew_service_count(const struct pl_crew *c) {
+    (void)c;
+    return 1;
+}
+struct pl_service *pl_crew_service(struct pl_crew *c, size_t i) {
+    (void)c;
+    (void)i;
+    return &W.service;
+}
+struct pl_worker *pl_service_pick(struct pl_service *s) {
+    struct pl_worker *best = NULL;
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->routable && (best == NULL || w->in_flight < best->in_flight)) best = w;
+    return best;
+}
+uint32_t pl_service_ready_count(const struct pl_service *s) {
+    uint32_t n = 0;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) n += w->routable;
+    return n;
+}
+uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms) {
+    (void)s;
+    (void)now_ms;
+    return W.boot_left_ms;
+}
+bool pl_service_failed(const struct pl_service *s) {
+    (void)s;
+    return W.failed;
+}
+void pl_worker_begin(struct pl_worker *w) { w->in_flight++; }
+void pl_worker_end(struct pl_worker *w, bool ok) {
+    assert_true(w->in_flight > 0);
+    w->in_flight--;
+    W.ended_ok[w->slot - 1] += ok;
+}
+void pl_worker_zombies(struct pl_worker *w, int change) { W.zombies[w->slot - 1] += change; }
+const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
+    (void)w;
+    *sentence = "killed by SIGSEGV";
+    return "crashed";
+}
+
+/* --- the loop */
+static void turn(void) {
+    for (int i = 0; i < 6; i++) uv_run(&W.loop, UV_RUN_NOWAIT);
+}
+static void pass(uint64_t ms) {
+    for (uint64_t to = world_ms + ms; world_ms < to;) {
+        world_ms += to - world_ms < 5 ? to - world_ms : 5;
+        pl_timers_advance(W.timers, world_ms);
+    }
+    turn();
+}
+
+/* --- sockets that never block */
+static int client(void) {
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(W.port) };
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* no waiting for the other side's ACK */
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    turn();
+    return fd;
+}
+static void put_bytes(int fd, const char *bytes, size_t len) {
+    for (unsigned idle = 0; len > 0; idle++) {
+        ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+        assert_true(n >= 0 || errno == EAGAIN);
+        assert_true(idle < 200000);
+        if (n > 0) {
+            bytes += n;
+            len -= (size_t)n;
+        }
+        turn();
+    }
+}
+static void put(int fd, const char *text) { put_bytes(fd, text, strlen(text)); }
+
+/* Reads what there is into seen; returns false at the end of the stream. */
+static bool read_more(int fd) {
+    ssize_t n = recv(fd, seen + seen_len, sizeof seen - 1 - seen_len, 0);
+    if (n > 0) seen_len += (size_t)n;
+    seen[seen_len] = '\0';
+    return n > 0 || (n < 0 && errno == EAGAIN);
+}
+static void forget_seen(void) {
+    seen_len = 0;
+    seen[0] = '\0';
+}
+static void read_until(int fd, const char *text) {
+    forget_seen();
+    for (unsigned i = 0; strstr(seen, text) == NULL; i++) {
+        turn();
+        bool open = read_more(fd);
+        if (!open || i > 100000) fail_msg("no '%s' in '%s'%s", text, seen, open ? "" : " (closed)");
+    }
+}
+/* A whole message with this body at its end, and nothing after it. */
+static void read_ends(int fd, const char *text) {
+    read_until(fd, text);
+    size_t len = strlen(text);
+    assert_true(seen_len >= len);
+    assert_string_equal(seen + seen_len - len, text);
+}
+static void read_end(int fd) {
+    forget_seen();
+    for (unsigned i = 0; read_more(fd); i++) {
+        turn();
+        assert_true(i < 200000);
+    }
+}
+static bool is_silent(int fd) {
+    char c;
+    turn();
+    return recv(fd, &c, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+static bool has(const char *text) { return strstr(seen, text) != NULL; }
+
+/* --- the workers */
+static int worker_takes(unsigned slot) {
+    for (unsigned i = 0; i < 2000; i++) {
+        turn();
+        int fd = accept4(W.listeners[slot - 1], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) return fd;
+    }
+    fail_msg("nobody came to worker %u", slot);
+    return -1;
+}
+static bool worker_idle(unsigned slot) {
+    turn();
+    int fd = accept4(W.listeners[slot - 1], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) close(fd);
+    return fd < 0;
+}
+/* x-plimsoll-id of the request in seen. */
+static uint64_t id_seen(void) {
+    const char *at = strcasestr(seen, "x-plimsoll-id: ");
+    assert_non_null(at);
+    return strtoull(at + 15, NULL, 16);
+}
+static void worker_starts(unsigned slot) {
+    struct pl_worker *w = &W.workers[slot - 1];
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct pl_err err;
+    *w = (struct pl_worker){ .service = &W.service, .slot = slot, .generation = slot, .state = PL_WORKER_READY };
+    snprintf(w->socket_path, sizeof w->socket_path, "%s/%u", W.folder, slot);
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/%u", W.folder, slot);
+    unlink(a.sun_path);
+    W.listeners[slot - 1] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(W.listeners[slot - 1], (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(W.listeners[slot - 1], 64), 0);
+    page_write_head(&W.pages[slot - 1]);
+    page_counts(&W.pages[slot - 1])->features = PL_PAGE_F_RECORDS;
+    assert_true(pl_page_open(&w->page, &W.pages[slot - 1], sizeof W.pages[slot - 1], &err));
+    w->next = W.service.workers;
+    W.service.workers = w;
+    w->routable = true;
+    W.service.was_ready = true;
+    W.hooks.supply_changed(W.hooks.ctx, &W.service);
+}
+/* The process is reaped; its sockets were closed by the test before. */
+static void worker_dies(unsigned slot) {
+    struct pl_worker *w = &W.workers[slot - 1];
+    close(W.listeners[slot - 1]);
+    unlink(w->socket_path);
+    w->routable = false;
+    w->exited = true;
+    W.hooks.unroutable(W.hooks.ctx, w);
+    W.hooks.exited(W.hooks.ctx, w);
+    W.hooks.supply_changed(W.hooks.ctx, &W.service);
+}
+static void worker_gone(unsigned slot) {
+    struct pl_worker *w = &W.workers[slot - 1];
+    W.hooks.gone(W.hooks.ctx, w);
+    for (struct pl_worker **at = &W.service.workers; *at != NULL; at = &(*at)->next)
+        if (*at == w) {
+            *at = w->next;
+            break;
+        }
+}
+
+/* --- beginning and end */
+static bool own_answer(void *ctx, struct pl_conn *c) {
+    struct pl_http_reply r = { .status = 200, .body = "{\"live\":true}", .body_len = 13 };
+    (void)ctx;
+    pl_conn_reply(c, &r);
+    return true;
+}
+static void set(const char *key, const char *text) {
+    struct pl_err err;
+    size_t service = strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
+    if (!pl_config_set(W.app.config, service, key, text, PL_FROM_FLAG, "test", &err)) fail_msg("%s", err.msg);
+    if (W.gateway != NULL) pl_gateway_reconfigured(W.gateway);
+}
+static int world_begins(void **state) {
+    struct pl_err err = { 0 };
+    struct sockaddr_in a = { .sin_family = AF_INET };
+    socklen_t len = sizeof a;
+    (void)state;
+    memset(&W, 0, sizeof W);
+    world_ms = 1000000;
+    snprintf(W.folder, sizeof W.folder, "/tmp/plimsoll-test-XXXXXX");
+    assert_non_null(mkdtemp(W.folder));
+    uv_loop_init(&W.loop);
+    W.log_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    W.app = (struct pl_app){ .loop = &W.loop, .clock = &world_clock, .boot = 0xabcd1234 };
+    struct pl_log_options lo = { .out_fd = W.log_fd, .raw_fd = W.log_fd, .format = PL_LOG_JSON, .clock = &world_clock };
+    W.app.log = pl_log_create(&lo);
+    W.app.metrics = pl_metrics_create(10000);
+    W.app.config = pl_config_create();
+    assert_true(pl_config_add_target(W.app.config, "service:Digits", NULL, false, &err));
+    W.service.config = &W.app.config->services[0];
+    W.timers = pl_timers_create(&W.loop, &world_clock);
+    struct pl_gateway_options o = { .app = &W.app,
+                                    .timers = W.timers,
+                                    .own = { .answer = own_answer },
+                                    .max_connections = 1000,
+                                    .max_buffered = 64 << 20 };
+    W.gateway = pl_gateway_create(&o, &err);
+    assert_non_null(W.gateway);
+    pl_gateway_hooks(W.gateway, &W.hooks);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 128), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    W.port = ntohs(a.sin_port);
+    assert_true(pl_gateway_listen(W.gateway, fd, "data", &err));
+    return 0;
+}
+static void on_drained(void *ctx) {
+    (void)ctx;
+    W.drained = true;
+}
+static double counted(enum pl_metric m, const char *label) {
+    return pl_series_value(pl_metrics_get(W.app.metrics, m, (const char *const[]){ W.service.config->id, label }, 2));
+}
+static int world_ends(void **state) {
+    (void)state;
+    pl_gateway_drain(W.gateway, on_drained, NULL);
+    pl_gateway_cut(W.gateway);
+    turn();
+    for (unsigned i = 1; i <= WORKERS; i++)
+        if (W.workers[i - 1].service != NULL) {
+            if (!W.workers[i - 1].exited) worker_dies(i);
+            worker_gone(i);
+            turn();
+        }
+    pass(2000);
+    struct pl_gateway_numbers n;
+    pl_gateway_numbers(W.gateway, &W.service, &n);
+    assert_true(W.drained);
+    assert_int_equal(n.running, 0); /* whatever happened: every place was given back */
+    assert_int_equal(n.queued, 0);
+    assert_int_equal(pl_gateway_buffered(W.gateway), 0);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        assert_int_equal(W.zombies[i], 0);
+        assert_int_equal(W.workers[i].in_flight, 0);
+        assert_null(W.workers[i].pool);
+    }
+    pl_gateway_destroy(W.gateway);
+    pl_timers_destroy(W.timers);
+    uv_run(&W.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&W.loop), 0);
+    pl_config_destroy(W.app.config);
+    pl_metrics_destroy(W.app.metrics);
+    pl_log_destroy(W.app.log);
+    close(W.log_fd);
+    rmdir(W.folder);
+    return 0;
+}
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, world_begins, world_ends)
+#endif
