@@ -1,0 +1,113 @@
+/* actions.c - the verbs that act. Each is answered 202 with an id; /actions/ID tells how it goes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "admin/inside.h"
+
+static struct pl_action *new_action(struct pl_admin *a) {
+    struct pl_action *x = &a->actions[a->action_count++ % PL_ACTIONS_KEPT];
+    *x = (struct pl_action){ .state = PL_ACTION_RUNNING };
+    snprintf(x->id, sizeof x->id, "a%llu", (unsigned long long)a->action_count);
+    return x;
+}
+
+static struct pl_action *find_action(struct pl_admin *a, const char *id) {
+    for (size_t i = 0; i < PL_ACTIONS_KEPT; i++)
+        if (a->actions[i].id[0] != '\0' && strcmp(a->actions[i].id, id) == 0) return &a->actions[i];
+    return NULL;
+}
+
+void pl_admin_action_done(struct pl_admin *a, const char *action, bool ok, const char *message) {
+    struct pl_action *x = find_action(a, action);
+    if (x == NULL) return;
+    x->state = ok ? PL_ACTION_DONE : PL_ACTION_FAILED;
+    snprintf(x->message, sizeof x->message, "%s", message);
+}
+
+void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
+    static const char *const names[] = { "running", "done", "failed" };
+    const struct pl_action *x = find_action(a, id);
+    if (x == NULL) {
+        pl_admin_reply_error(c, 404, "not_found", "no such action", NULL);
+        return;
+    }
+    json_t *doc = json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "kind", "action", "id", x->id, "state", names[x->state]);
+    if (x->state != PL_ACTION_RUNNING) {
+        json_object_set_new(doc, "exit", json_integer(x->state == PL_ACTION_DONE ? 0 : 1));
+        json_object_set_new(doc, "message", json_string(x->message));
+    }
+    pl_admin_reply_json(c, 200, doc);
+}
+
+/* Same uid on the Unix socket, or root. Over TCP nobody acts: tokens are a later version's. */
+static bool may_act(struct pl_admin *a, struct pl_conn *c, uid_t *uid) {
+    if (!pl_conn_peer_uid(c, uid)) {
+        pl_admin_reply_error(c, 403, "forbidden", "acting is allowed on run_dir/admin.sock only",
+                             "plimsoll finds it by itself; or --admin unix:RUN_DIR/admin.sock");
+        return false;
+    }
+    if (*uid == geteuid() || *uid == 0) return true;
+    pl_log(a->o.app->log, PL_WARN, "operator.action", F_STR("verb", "refused"), F_INT("peer_uid", *uid));
+    pl_admin_reply_error(c, 403, "forbidden", "this socket obeys its own user and root", NULL);
+    return false;
+}
+
+static void restart(struct pl_admin *a, struct pl_conn *c, json_t *body) {
+    const char *name = json_string_value(json_object_get(body, "service"));
+    json_int_t slot = json_integer_value(json_object_get(body, "worker"));
+    const char *mode = json_string_value(json_object_get(body, "mode"));
+    struct pl_service *s = name != NULL ? pl_crew_find(a->o.crew, name, strlen(name)) : NULL;
+    struct pl_err err;
+    if (s == NULL) {
+        pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
+        return;
+    }
+    if (mode != NULL && strcmp(mode, "handover") == 0) {
+        pl_admin_reply_error(c, 501, "not_implemented", "handover is not in this version", "leave --mode out: overlap");
+        return;
+    }
+    struct pl_action *x = new_action(a);
+    if (slot < 0 || slot > 4096 || !pl_service_replace(s, (uint32_t)slot, "operator", x->id, &err)) {
+        x->id[0] = '\0';
+        pl_admin_reply_error(c, 409, "conflict", slot < 0 || slot > 4096 ? "no such worker" : err.msg,
+                             slot < 0 || slot > 4096 ? NULL : err.hint);
+        return;
+    }
+    pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
+}
+
+static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
+    const char *name = json_string_value(json_object_get(body, "level"));
+    for (int l = PL_DEBUG; name != NULL && l <= PL_ERROR; l++) {
+        if (strcmp(name, pl_level_name((enum pl_level)l)) != 0) continue;
+        struct pl_action *x = new_action(a);
+        pl_log_set_level(a->o.app->log, (enum pl_level)l);
+        pl_admin_action_done(a, x->id, true, name);
+        pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
+        return;
+    }
+    pl_admin_reply_error(c, 400, "invalid_value", "level is one of debug, info, warn, error", NULL);
+}
+
+void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body, size_t len) {
+    static const struct {
+        const char *verb;
+        void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);
+    } verbs[] = { { "/restart", restart }, { "/log-level", log_level } };
+    uid_t uid;
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (strcmp(verb, verbs[i].verb) != 0) continue;
+        if (!may_act(a, c, &uid)) return;
+        json_t *doc = json_loadb(body, len, 0, NULL);
+        char *text = json_dumps(doc, JSON_COMPACT);
+        pl_log(a->o.app->log, PL_INFO, "operator.action", F_STR("verb", verb + 1), F_INT("peer_uid", uid),
+               F_STR("arguments", text));
+        free(text);
+        verbs[i].act(a, c, doc);
+        json_decref(doc);
+        return;
+    }
+    pl_admin_reply_error(c, 404, "not_found", "no such verb", NULL);
+}

@@ -1,0 +1,242 @@
+/* admin.c - the admin server: who asks what. */
+#include "admin/admin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/inside.h"
+
+enum { ACT_BODY_BYTES = 65536, PAGE_BYTES = 64 << 20 };
+
+/* --- the target of a request */
+
+static int hex(char ch) {
+    if (ch >= '0' && ch <= '9') return ch - '0';
+    if (ch >= 'a' && ch <= 'f') return ch - 'a' + 10;
+    return ch >= 'A' && ch <= 'F' ? ch - 'A' + 10 : -1;
+}
+
+/* Percent-decodes in place up to `end`, and ends the piece with NUL. False: not decodable, or a NUL in it. */
+static bool decode(char *from, const char *end) {
+    char *out = from;
+    for (const char *in = from; in < end; in++) {
+        char ch = *in == '+' ? ' ' : *in;
+        if (*in == '%') {
+            if (end - in < 3 || hex(in[1]) < 0 || hex(in[2]) < 0) return false;
+            ch = (char)(hex(in[1]) * 16 + hex(in[2]));
+            in += 2;
+        }
+        if (ch == '\0') return false;
+        *out++ = ch;
+    }
+    *out = '\0';
+    return true;
+}
+
+bool pl_target_read(const struct pl_http_head *h, struct pl_target *t) {
+    if (h->target_len >= sizeof t->text) return false;
+    memcpy(t->text, pl_http_at(h, h->target), h->target_len);
+    t->text[h->target_len] = '\0';
+    t->path = t->text;
+    t->query_count = 0;
+    char *at = strchr(t->text, '?');
+    if (at == NULL) return true;
+    *at++ = '\0';
+    while (*at != '\0' && t->query_count < sizeof t->query / sizeof *t->query) {
+        char *end = at + strcspn(at, "&");
+        bool last = *end == '\0';
+        char *equals = memchr(at, '=', (size_t)(end - at));
+        char *value = equals != NULL ? equals + 1 : end;
+        if (!decode(value, end)) return false;
+        if (equals != NULL && !decode(at, equals)) return false;
+        if (equals == NULL && !decode(at, end)) return false;
+        t->query[t->query_count].key = at;
+        t->query[t->query_count++].value = equals != NULL ? value : "1";
+        if (last) break;
+        at = end + 1;
+    }
+    return true;
+}
+
+const char *pl_target_value(const struct pl_target *t, const char *key) {
+    for (size_t i = 0; i < t->query_count; i++)
+        if (strcmp(t->query[i].key, key) == 0) return t->query[i].value;
+    return NULL;
+}
+
+/* --- replies */
+
+void pl_admin_reply_json(struct pl_conn *c, uint16_t status, json_t *doc) {
+    char *text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const struct pl_http_reply r = { .status = status, .body = text, .body_len = text != NULL ? strlen(text) : 0 };
+    pl_conn_reply(c, &r);
+    free(text);
+    json_decref(doc);
+}
+
+void pl_admin_reply_error(struct pl_conn *c, uint16_t status, const char *code, const char *message, const char *hint) {
+    json_t *e = json_pack("{s:s,s:s}", "code", code, "message", message);
+    if (hint != NULL && hint[0] != '\0') json_object_set_new(e, "hint", json_string(hint));
+    pl_admin_reply_json(c, status, json_pack("{s:o}", "error", e));
+}
+
+static void reply_page(struct pl_admin *a, struct pl_conn *c) {
+    a->page.len = 0;
+    pl_crew_metrics_asked(a->o.crew);
+    pl_metrics_page(a, &a->page);
+    const struct pl_http_reply r = { .status = 200,
+                                     .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                                     .body = a->page.data,
+                                     .body_len = a->page.len };
+    pl_conn_reply(c, &r);
+}
+
+static bool is_reading(const struct pl_http_head *h) {
+    return h->method_id == HTTP_GET || h->method_id == HTTP_HEAD;
+}
+
+bool pl_admin_own(void *ctx, struct pl_conn *c) {
+    struct pl_admin *a = ctx;
+    const struct pl_http_head *h = pl_conn_head(c);
+    struct pl_target t;
+    if (!is_reading(h) || h->target_len > 128) return false;
+    const char *target = pl_http_at(h, h->target);
+    if (target[0] != '/' || (target[1] != 'l' && target[1] != 'r' && target[1] != 'm')) return false;
+    if (!pl_target_read(h, &t)) return false;
+    if (strcmp(t.path, "/metrics") == 0) {
+        reply_page(a, c);
+        return true;
+    }
+    return pl_health_answer(a, c, t.path);
+}
+
+/* --- the admin server's requests */
+
+struct acting {
+    char verb[32];
+    struct pl_buf body;
+};
+
+static void reply_status(struct pl_admin *a, struct pl_conn *c, const char *service) {
+    json_t *doc = pl_status_json(a, service);
+    if (doc != NULL)
+        pl_admin_reply_json(c, 200, doc);
+    else
+        pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
+}
+
+static void reply_config(struct pl_admin *a, struct pl_conn *c) {
+    a->page.len = 0;
+    pl_config_show(a->o.app->config, NULL, true, &a->page);
+    const struct pl_http_reply r = { .status = 200, .body = a->page.data, .body_len = a->page.len };
+    pl_conn_reply(c, &r);
+}
+
+static void read_request(struct pl_admin *a, struct pl_conn *c) {
+    struct pl_target t;
+    const char *path;
+    if (!pl_target_read(pl_conn_head(c), &t)) {
+        pl_admin_reply_error(c, 400, "bad_request", "the target cannot be read", NULL);
+        return;
+    }
+    path = t.path;
+    if (strcmp(path, "/status") == 0) reply_status(a, c, NULL);
+    else if (strncmp(path, "/status/", 8) == 0) reply_status(a, c, path + 8);
+    else if (strcmp(path, "/config") == 0) reply_config(a, c);
+    else if (strcmp(path, "/events") == 0) pl_events_answer(a, c, &t);
+    else if (strncmp(path, "/logs/", 6) == 0) pl_logs_answer(a, c, &t, path + 6);
+    else if (strncmp(path, "/actions/", 9) == 0) pl_actions_state(a, c, path + 9);
+    else if (!pl_admin_own(a, c))
+        pl_admin_reply_error(c, 404, "not_found", "no such route",
+                             "/livez /readyz /metrics /status /config /events /logs/SERVICE /actions/ID");
+}
+
+static void on_request(void *ctx, struct pl_conn *c) {
+    struct pl_admin *a = ctx;
+    const struct pl_http_head *h = pl_conn_head(c);
+    if (is_reading(h)) {
+        read_request(a, c);
+        return;
+    }
+    struct acting *x = h->method_id == HTTP_POST && h->target_len < sizeof x->verb ? calloc(1, sizeof *x) : NULL;
+    if (x == NULL) {
+        pl_admin_reply_error(c, 405, "method_not_allowed", "GET reads, POST acts", NULL);
+        return;
+    }
+    memcpy(x->verb, pl_http_at(h, h->target), h->target_len);
+    pl_buf_init(&x->body, ACT_BODY_BYTES);
+    pl_conn_set_user(c, x);
+}
+
+static void drop_acting(struct pl_conn *c) {
+    struct acting *x = pl_conn_user(c);
+    if (x == NULL) return;
+    pl_buf_free(&x->body);
+    free(x);
+    pl_conn_set_user(c, NULL);
+}
+
+static void on_body(void *ctx, struct pl_conn *c, const char *bytes, size_t len) {
+    (void)ctx;
+    struct acting *x = pl_conn_user(c);
+    if (x == NULL || pl_buf_add(&x->body, bytes, len)) return;
+    drop_acting(c);
+    pl_admin_reply_error(c, 413, "request_too_large", "an order has at most 64 KiB", NULL);
+}
+
+static void on_body_end(void *ctx, struct pl_conn *c) {
+    struct pl_admin *a = ctx;
+    struct acting *x = pl_conn_user(c);
+    if (x == NULL) return;
+    struct acting own = *x;
+    free(x);
+    pl_conn_set_user(c, NULL);
+    pl_actions_answer(a, c, own.verb, own.body.data != NULL ? own.body.data : "", own.body.len);
+    pl_buf_free(&own.body);
+}
+
+static void on_gone(void *ctx, struct pl_conn *c) {
+    drop_acting(c);
+    pl_followers_gone(ctx, c);
+}
+
+struct pl_admin *pl_admin_create(struct pl_err *err) {
+    struct pl_admin *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        PL_FAIL(err, PL_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    pl_buf_init(&a->page, PAGE_BYTES);
+    return a;
+}
+
+bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct pl_err *err) {
+    static const struct pl_server_calls calls = {
+        .request = on_request, .body = on_body, .body_end = on_body_end, .gone = on_gone
+    };
+    a->o = *o;
+    a->limits = (struct pl_server_limits){ .http = { .request_line = 2048, .head_bytes = 16384, .headers = 64 },
+                                           .head_timeout_ms = 10000,
+                                           .idle_timeout_ms = 75000,
+                                           .write_timeout_ms = 60000,
+                                           .connections = 256 };
+    a->server = pl_server_create(&(struct pl_server_options){ .loop = o->app->loop,
+                                                              .timers = o->timers,
+                                                              .metrics = o->app->metrics,
+                                                              .log = o->app->log,
+                                                              .limits = &a->limits,
+                                                              .calls = &calls,
+                                                              .ctx = a });
+    return a->server != NULL || PL_FAIL(err, PL_E_NOMEM, "out of memory");
+}
+
+bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err) {
+    return pl_server_listen(a->server, fd, name, err);
+}
+
+void pl_admin_close(struct pl_admin *a) {
+    pl_timer_stop(&a->pulse);
+    pl_followers_end(a);
+    pl_server_cut(a->server);
+}

@@ -1,0 +1,41 @@
+/* admin/admin.h - what people and machines ask main about itself: health, metrics, status, events, logs, and the few verbs
+ * that act.
+ *
+ * Two doors: the data port answers GET and HEAD of /livez, /readyz and /metrics through pl_admin_own; the admin port
+ * (loopback TCP) and run_dir/admin.sock answer everything. Acting needs the Unix socket and the same uid, or root.
+ */
+#ifndef PL_ADMIN_ADMIN_H
+#define PL_ADMIN_ADMIN_H
+#include "crew/crew.h"
+#include "gateway/gateway.h"
+#include "net/server.h"
+#include "net/timers.h"
+
+struct pl_admin;
+struct pl_admin_options {
+    struct pl_app *app;
+    struct pl_crew *crew;
+    struct pl_gateway *gateway;
+    struct pl_timers *timers;
+    const char *version, *start_reason; /* "first", "crash", "hang", "upgrade" */
+    const char *listen, *admin;         /* addresses really bound, for /status */
+    uint32_t keeper_pid;
+};
+/* Room for the log's tap before anything is logged: made first, told the rest by pl_admin_start. */
+struct pl_admin *pl_admin_create(struct pl_err *err);
+void pl_admin_tap(void *admin, enum pl_level level, const char *event, const char *line, size_t len);
+bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct pl_err *err);
+/* Takes a listening socket. */
+bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err);
+/* Answers a request of the data port if it is one of ours: true, and the connection is answered. */
+bool pl_admin_own(void *admin, struct pl_conn *c);
+/* crew's on_action */
+void pl_admin_action_done(struct pl_admin *a, const char *action, bool ok, const char *message);
+/* Ends followers and connections. */
+void pl_admin_close(struct pl_admin *a);
+
+/* What the banner says, at most 8 lines, each with a newline. */
+void pl_admin_banner(struct pl_admin *a, struct pl_buf *out);
+/* Every required service has a routable worker and we are not draining. */
+bool pl_admin_ready(const struct pl_admin *a);
+#endif

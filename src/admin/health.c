@@ -1,0 +1,134 @@
+/* health.c - /livez, /readyz and their per-service forms. /livez: main's loop runs. /readyz: every required service has a
+ * warm worker whose own readiness agrees and whose proof is fresh, and we are not draining. Load never makes unready. */
+#include <stdio.h>
+#include <string.h>
+
+#include "admin/inside.h"
+#include "crew/look.h"
+
+static bool service_ready(const struct pl_service *s) { return pl_service_ready_count(s) > 0; }
+
+bool pl_admin_ready(const struct pl_admin *a) {
+    if (a->o.app->stopping) return false;
+    for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++) {
+        const struct pl_service *s = pl_crew_service(a->o.crew, i);
+        if (s->config->required && !service_ready(s)) return false;
+    }
+    return true;
+}
+
+const char *pl_health_why(const struct pl_service *s) {
+    enum pl_worker_state best = PL_WORKER_IDLE;
+    bool backoff = false, failed = false;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        backoff = backoff || w->state == PL_WORKER_BACKOFF;
+        failed = failed || w->state == PL_WORKER_FAILED;
+        if (w->state <= PL_WORKER_READY && w->state > best) best = w->state;
+        if (w->state == PL_WORKER_STUCK && best == PL_WORKER_IDLE) return "stuck";
+    }
+    if (best == PL_WORKER_READY) return "worker_not_ready";
+    if (best == PL_WORKER_WARMING) return "warming";
+    if (best != PL_WORKER_IDLE) return "starting";
+    return backoff ? "backoff" : failed ? "failed" : "starting";
+}
+
+static json_t *service_json(const struct pl_admin *a, const struct pl_service *s) {
+    bool ready = service_ready(s) && !a->o.app->stopping;
+    json_t *o = json_pack("{s:b}", "ready", ready);
+    if (ready) return o;
+    uint64_t now = pl_now_ms(a->o.app->clock);
+    const char *phase = NULL;
+    uint64_t since = 0;
+    char detail[200] = "";
+    json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
+    pl_look_start(s, now, &phase, &since, detail, sizeof detail);
+    if (phase != NULL) {
+        json_object_set_new(o, "phase", json_string(phase));
+        json_object_set_new(o, "since_s", json_real((double)since / 1000));
+    }
+    if (s->boot_ms != 0) json_object_set_new(o, "expected_s", json_real((double)s->boot_ms / 1000));
+    json_object_set_new(o, "attempt", json_integer((json_int_t)pl_look_attempt(s)));
+    if (detail[0] != '\0') json_object_set_new(o, "detail", json_string(detail));
+    return o;
+}
+
+static void reply(struct pl_conn *c, uint16_t status, json_t *doc, uint64_t retry_ms) {
+    char extra[64] = "";
+    char *text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    if (retry_ms != 0) snprintf(extra, sizeof extra, "Retry-After: %llu\r\n", (unsigned long long)(retry_ms + 999) / 1000);
+    const struct pl_http_reply r = { .status = status,
+                                     .extra = extra[0] != '\0' ? extra : NULL,
+                                     .body = text != NULL ? text : "{}",
+                                     .body_len = text != NULL ? strlen(text) : 2 };
+    pl_conn_reply(c, &r);
+    free(text);
+    json_decref(doc);
+}
+
+static void answer_ready(struct pl_admin *a, struct pl_conn *c) {
+    if (pl_admin_ready(a)) {
+        reply(c, 200, json_pack("{s:b}", "ready", 1), 0);
+        return;
+    }
+    uint64_t now = pl_now_ms(a->o.app->clock), longest = 0;
+    const char *why = a->o.app->stopping ? "draining" : NULL;
+    json_t *services = json_object();
+    for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++) {
+        const struct pl_service *s = pl_crew_service(a->o.crew, i);
+        json_object_set_new(services, s->config->id, service_json(a, s));
+        if (!s->config->required || service_ready(s)) continue;
+        uint64_t left = pl_service_boot_left_ms(s, now);
+        if (left > longest) longest = left;
+        if (why == NULL) why = pl_health_why(s);
+    }
+    reply(c, 503, json_pack("{s:b,s:s,s:o}", "ready", 0, "why", why != NULL ? why : "starting", "services", services),
+          a->o.app->stopping ? 0 : longest);
+}
+
+static void answer_ready_of(struct pl_admin *a, struct pl_conn *c, const struct pl_service *s) {
+    if (service_ready(s) && !a->o.app->stopping) {
+        reply(c, 200, json_pack("{s:b}", "ready", 1), 0);
+        return;
+    }
+    reply(c, 503, service_json(a, s), pl_service_boot_left_ms(s, pl_now_ms(a->o.app->clock)));
+}
+
+/* Forward progress of a service: busy is not dead; silence beyond liveness.silent_after is. */
+static void answer_live_of(struct pl_admin *a, struct pl_conn *c, const struct pl_service *s) {
+    uint64_t silent = pl_look_silent_ms(s, pl_now_ms(a->o.app->clock));
+    if (silent < (uint64_t)s->config->liveness_silent_after_ms) {
+        reply(c, 200, json_pack("{s:b}", "live", 1), 0);
+        return;
+    }
+    reply(c, 503, json_pack("{s:b,s:s,s:I}", "live", 0, "service", s->config->id, "silent_ms", (json_int_t)silent), 0);
+}
+
+static bool starts(const char *path, const char *prefix, const char **rest) {
+    size_t n = strlen(prefix);
+    if (strncmp(path, prefix, n) != 0) return false;
+    *rest = path + n;
+    return true;
+}
+
+bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
+    const char *rest;
+    if (starts(path, "/livez", &rest)) {
+        if (rest[0] == '\0') {
+            reply(c, 200, json_pack("{s:b}", "live", 1), 0);
+            return true;
+        }
+        const struct pl_service *s = rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+        if (s != NULL) answer_live_of(a, c, s);
+        return s != NULL;
+    }
+    if (starts(path, "/readyz", &rest)) {
+        if (rest[0] == '\0') {
+            answer_ready(a, c);
+            return true;
+        }
+        const struct pl_service *s = rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+        if (s != NULL) answer_ready_of(a, c, s);
+        return s != NULL;
+    }
+    return false;
+}

@@ -1,0 +1,74 @@
+/* admin/inside.h - shared by the files of room admin only. */
+#ifndef PL_ADMIN_INSIDE_H
+#define PL_ADMIN_INSIDE_H
+#include <jansson.h>
+
+#include "admin/admin.h"
+#include "sample/promtext.h"
+
+enum { PL_EVENTS_KEPT = 512, PL_ACTIONS_KEPT = 64 };
+
+/* One event as it was logged, JSON without newline. */
+struct pl_event {
+    uint64_t number;
+    enum pl_level level;
+    char name[40];
+    char *line;
+    size_t len;
+};
+
+/* A connection that goes on: /events?follow or /logs?follow. */
+struct pl_follower;
+
+struct pl_action {
+    char id[24];
+    enum { PL_ACTION_RUNNING, PL_ACTION_DONE, PL_ACTION_FAILED } state;
+    char message[256];
+};
+
+struct pl_admin {
+    struct pl_admin_options o;
+    struct pl_server *server;
+    struct pl_server_limits limits;
+    struct pl_event events[PL_EVENTS_KEPT];
+    uint64_t event_count;
+    struct pl_follower *followers;
+    struct pl_timer pulse; /* followers of logs are fed by it */
+    struct pl_action actions[PL_ACTIONS_KEPT];
+    uint64_t action_count;
+    struct pl_buf page; /* scratch for bodies */
+    struct pl_promtext *prom;
+};
+
+/* A request's target, taken apart. All borrowed from `text`. */
+struct pl_target {
+    char text[1024]; /* path, NUL, then the query's pieces decoded */
+    const char *path;
+    struct {
+        const char *key, *value;
+    } query[16];
+    size_t query_count;
+};
+bool pl_target_read(const struct pl_http_head *h, struct pl_target *t);
+const char *pl_target_value(const struct pl_target *t, const char *key); /* NULL: not there */
+
+/* health.c */
+bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path);
+const char *pl_health_why(const struct pl_service *s);
+/* page.c */
+void pl_metrics_page(struct pl_admin *a, struct pl_buf *out);
+/* status.c */
+json_t *pl_status_json(struct pl_admin *a, const char *service); /* NULL: no such service */
+/* events.c */
+void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t);
+void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
+void pl_followers_gone(struct pl_admin *a, struct pl_conn *c);
+void pl_followers_end(struct pl_admin *a);
+/* actions.c */
+void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body, size_t len);
+void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id);
+
+/* admin.c: takes the document. */
+void pl_admin_reply_json(struct pl_conn *c, uint16_t status, json_t *doc);
+void pl_admin_reply_error(struct pl_conn *c, uint16_t status, const char *code, const char *message, const char *hint);
+#endif

@@ -1,0 +1,118 @@
+#include "cli/accept.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "cli/paths.h"
+
+extern char **environ;
+
+enum { FILE_BYTES = 1 << 20 };
+
+const char *pl_accept_file(const struct pl_args *args) {
+    static const char *const usual[] = { "plimsoll.yaml", "/etc/plimsoll/plimsoll.yaml" };
+    const char *named = args->config != NULL ? args->config : getenv("PLIMSOLL_CONFIG");
+    if (named != NULL) return named;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (access(usual[i], F_OK) == 0) return usual[i];
+    return NULL;
+}
+
+static bool read_file(const char *path, struct pl_buf *out, struct pl_err *err) {
+    PL_AUTO_FILE FILE *f = fopen(path, "re");
+    char piece[16384];
+    if (f == NULL) {
+        PL_FAIL_SYS(err, errno, "open %s", path);
+        err->code = PL_E_CONFIG;
+        return pl_err_hint(err, "-c names the configuration file");
+    }
+    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+        if (!pl_buf_add(out, piece, n)) return PL_FAIL(err, PL_E_CONFIG, "%s is larger than 1 MiB", path);
+    return true;
+}
+
+static bool read_sources(struct pl_config *c, const struct pl_args *args, struct pl_err *err) {
+    const char *file = pl_accept_file(args);
+    struct pl_buf text;
+    if (file == NULL) return true;
+    pl_buf_init(&text, FILE_BYTES);
+    bool ok = read_file(file, &text, err) && pl_config_read_yaml(c, file, text.data != NULL ? text.data : "", text.len, environ, err);
+    pl_buf_free(&text);
+    return ok;
+}
+
+/* A target that is a folder is served from inside it. */
+static bool folder_of_target(struct pl_config *c, const char *target, char folder[PL_PATH_BYTES]) {
+    struct stat st;
+    char real[PATH_MAX];
+    folder[0] = '\0';
+    if (target == NULL || stat(target, &st) != 0 || !S_ISDIR(st.st_mode) || realpath(target, real) == NULL) return true;
+    snprintf(folder, PL_PATH_BYTES, "%s", real);
+    (void)c;
+    return true;
+}
+
+/* Keeps who asked for it; what nobody asked for is a preset, so that main is told. */
+static bool fill(struct pl_config *c, size_t i, const char *key, const char *value, struct pl_err *err) {
+    const char *place = NULL;
+    enum pl_origin origin = pl_config_origin(c, i, key, &place);
+    return pl_config_set(c, i, key, value, origin == PL_FROM_DEFAULT ? PL_FROM_PRESET : origin,
+                         place != NULL ? place : "", err);
+}
+
+/* What only the machine knows: the folder to run in, and the interpreter. */
+static bool fill_service(struct pl_config *c, size_t i, const char *folder, struct pl_err *err) {
+    struct pl_service_config *s = &c->services[i];
+    char path[PL_PATH_BYTES], real[PATH_MAX];
+    const char *wanted = s->working_dir != NULL ? s->working_dir : folder[0] != '\0' ? folder : ".";
+    if (realpath(wanted, real) == NULL) {
+        PL_FAIL_SYS(err, errno, "working_dir of service %s: %s", s->id, wanted);
+        err->code = PL_E_CONFIG;
+        return false;
+    }
+    if (!fill(c, i, "working_dir", real, err)) return false;
+    if (folder[0] != '\0' && s->run != NULL && !pl_config_set(c, i, "run", ".", PL_FROM_FLAG, "", err)) return false;
+    if (s->run == NULL) return true;
+    if (!pl_path_python(s->python, path, err)) return false;
+    return fill(c, i, "python", path, err);
+}
+
+struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool need_services, struct pl_err *err) {
+    struct pl_config *c = pl_config_create();
+    char folder[PL_PATH_BYTES];
+    if (c == NULL) {
+        PL_FAIL(err, PL_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    bool ok = read_sources(c, args, err);
+    if (ok && target != NULL) ok = pl_config_add_target(c, target, args->name, access(target, F_OK) == 0, err);
+    ok = ok && folder_of_target(c, target, folder) && pl_config_read_env(c, environ, err);
+    ok = ok && pl_args_apply(args, c, err);
+    if (ok && need_services && c->service_count == 0) {
+        ok = PL_FAIL(err, PL_E_USAGE, "nothing to serve: no target was given and no plimsoll.yaml names a service");
+        pl_err_hint(err, "plimsoll serve service:Class");
+    }
+    for (size_t i = 0; ok && i < c->service_count; i++) ok = fill_service(c, i, folder, err);
+    ok = ok && pl_config_check(c, err);
+    if (ok) return c;
+    pl_config_destroy(c);
+    return NULL;
+}
+
+struct pl_config *pl_accept_quietly(const struct pl_args *args, struct pl_err *err) {
+    struct pl_config *c = pl_config_create();
+    if (c == NULL) {
+        PL_FAIL(err, PL_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    if (read_sources(c, args, err) && pl_config_read_env(c, environ, err)) return c;
+    pl_config_destroy(c);
+    return NULL;
+}

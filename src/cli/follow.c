@@ -1,0 +1,107 @@
+/* follow.c - `plimsoll logs` and `plimsoll events`: text that may go on. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/client.h"
+
+/* --- logs: bytes as they were printed */
+
+static bool put(void *ctx, const char *bytes, size_t len) {
+    (void)ctx;
+    return fwrite(bytes, 1, len, stdout) == len && fflush(stdout) == 0;
+}
+
+/* With one service its name may be left out. */
+static bool only_service(struct pl_client *c, char *name, size_t room, struct pl_err *err) {
+    struct pl_buf body;
+    int status;
+    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, err)) return false;
+    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *services = json_object_get(doc, "services");
+    const char *first = json_string_value(json_object_get(json_array_get(services, 0), "name"));
+    bool ok = json_array_size(services) == 1 && first != NULL;
+    if (ok) snprintf(name, room, "%s", first);
+    else PL_FAIL(err, PL_E_USAGE, "%zu services run: name one", json_array_size(services));
+    json_decref(doc);
+    pl_buf_free(&body);
+    return ok;
+}
+
+int pl_verb_logs(struct pl_cli *cli) {
+    struct pl_client c;
+    struct pl_err err = { 0 };
+    char service[64], target[256];
+    int status;
+    if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
+    if (cli->args.words.count > 0) snprintf(service, sizeof service, "%s", cli->args.words.at[0]);
+    else if (!only_service(&c, service, sizeof service, &err)) return pl_cli_fail(cli, &err);
+    const char *tail = pl_args_value(&cli->args, "tail"), *worker = pl_args_value(&cli->args, "worker");
+    snprintf(target, sizeof target, "/logs/%s?tail=%.10s%s%.10s%s%s", service, tail != NULL ? tail : "200",
+             worker != NULL ? "&worker=" : "", worker != NULL ? worker : "",
+             pl_args_has(&cli->args, "previous") ? "&previous=1" : "", pl_args_has(&cli->args, "follow") ? "&follow=1" : "");
+    if (!pl_client_stream(&c, target, &status, put, NULL, &err)) return pl_cli_fail(cli, &err);
+    return 0;
+}
+
+/* --- events: JSON lines as they are, or a line for people */
+
+struct lines {
+    struct pl_buf partial;
+    bool json;
+    size_t count;
+};
+
+static void print_event(const char *line, size_t len) {
+    json_t *doc = json_loadb(line, len, 0, NULL);
+    const char *key, *ts = json_string_value(json_object_get(doc, "ts"));
+    json_t *value;
+    if (doc == NULL) return;
+    printf("%s %-5s %s", ts != NULL ? ts : "-", json_string_value(json_object_get(doc, "level")),
+           json_string_value(json_object_get(doc, "event")));
+    json_object_foreach(doc, key, value) {
+        if (strcmp(key, "ts") == 0 || strcmp(key, "level") == 0 || strcmp(key, "event") == 0) continue;
+        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        if (text != NULL) printf(" %s=%s", key, text);
+        free(text);
+    }
+    printf("\n");
+    json_decref(doc);
+}
+
+static bool put_events(void *ctx, const char *bytes, size_t len) {
+    struct lines *l = ctx;
+    if (!pl_buf_add(&l->partial, bytes, len)) return false;
+    for (char *end; l->partial.len > 0 && (end = memchr(l->partial.data, '\n', l->partial.len)) != NULL;) {
+        size_t n = (size_t)(end - l->partial.data);
+        l->count++;
+        if (l->json) printf("%.*s\n", (int)n, l->partial.data);
+        else print_event(l->partial.data, n);
+        pl_buf_drop(&l->partial, n + 1);
+    }
+    return fflush(stdout) == 0;
+}
+
+int pl_verb_events(struct pl_cli *cli) {
+    struct pl_client c;
+    struct pl_err err = { 0 };
+    struct lines l = { .json = cli->args.json };
+    char target[256];
+    int status, at;
+    static const char *const keys[] = { "service", "event", "level" };
+    if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
+    at = snprintf(target, sizeof target, "/events?follow=%d", pl_args_has(&cli->args, "follow"));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *value = pl_args_value(&cli->args, keys[i]);
+        if (value != NULL && (size_t)at < sizeof target)
+            at += snprintf(target + at, sizeof target - (size_t)at, "&%s=%.50s", keys[i], value);
+    }
+    pl_buf_init(&l.partial, (size_t)1 << 20);
+    bool ok = pl_client_stream(&c, target, &status, put_events, &l, &err);
+    pl_buf_free(&l.partial);
+    if (!ok) return pl_cli_fail(cli, &err);
+    return l.count > 0 ? 0 : 1;
+}

@@ -1,0 +1,154 @@
+#include "cli/paths.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SOCKET_ROOM = 16, SOCKET_PATH = 107 };
+
+static bool is_ours(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
+}
+
+/* True if the folder is there and ours, or could be made. */
+static bool have_folder(const char *path, bool make) {
+    if (is_ours(path)) return access(path, W_OK | X_OK) == 0;
+    return make && mkdir(path, 0700) == 0;
+}
+
+static bool candidate(const char *parent, const char *name, bool make, char out[PL_PATH_BYTES]) {
+    if ((size_t)snprintf(out, PL_PATH_BYTES, "%s/%s", parent, name) >= PL_PATH_BYTES) return false;
+    if (is_ours(out)) return true;
+    return have_folder(parent, make);
+}
+
+static bool fits(const char *path, struct pl_err *err) {
+    if (strlen(path) + SOCKET_ROOM <= SOCKET_PATH) return true;
+    PL_FAIL(err, PL_E_SYS, "run_dir %s is too long: socket paths in it would be over %d bytes", path, SOCKET_PATH);
+    return pl_err_hint(err, "set a shorter run_dir, at most %d bytes", SOCKET_PATH - SOCKET_ROOM);
+}
+
+static bool absolute(const char *path, char out[PL_PATH_BYTES], struct pl_err *err) {
+    char folder[PATH_MAX];
+    if (path[0] == '/') {
+        snprintf(out, PL_PATH_BYTES, "%s", path);
+        return true;
+    }
+    if (getcwd(folder, sizeof folder) == NULL) return PL_FAIL_SYS(err, errno, "current folder");
+    if ((size_t)snprintf(out, PL_PATH_BYTES, "%s/%s", folder, path) >= PL_PATH_BYTES)
+        return PL_FAIL(err, PL_E_SYS, "path %s is too long", path);
+    return true;
+}
+
+bool pl_path_run_dir(const struct pl_config *c, bool make, char out[PL_PATH_BYTES], struct pl_err *err) {
+    char parent[PL_PATH_BYTES];
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (c->run_dir != NULL) return absolute(c->run_dir, out, err) && fits(out, err);
+    if (candidate("/run/plimsoll", c->name, make, out)) return fits(out, err);
+    if (runtime != NULL && runtime[0] == '/') {
+        snprintf(parent, sizeof parent, "%s/plimsoll", runtime);
+        if (candidate(parent, c->name, make, out)) return fits(out, err);
+    }
+    snprintf(parent, sizeof parent, "/tmp/plimsoll-%u", (unsigned)geteuid());
+    if (candidate(parent, c->name, make, out)) return fits(out, err);
+    PL_FAIL(err, PL_E_SYS, "no run folder can be had: neither /run/plimsoll nor %s is ours or can be made", parent);
+    return pl_err_hint(err, "set run_dir to a folder of your own");
+}
+
+static bool make_all(const char *path) {
+    char text[PL_PATH_BYTES];
+    snprintf(text, sizeof text, "%s", path);
+    for (char *at = text + 1; *at != '\0'; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        if (mkdir(text, 0700) == -1 && errno != EEXIST) return false;
+        *at = '/';
+    }
+    return mkdir(text, 0700) == 0 || errno == EEXIST;
+}
+
+void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]) {
+    struct pl_err err;
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    out[0] = '\0';
+    if (c->state_dir != NULL) {
+        if (!absolute(c->state_dir, out, &err) || !make_all(out)) out[0] = '\0';
+        return;
+    }
+    snprintf(out, PL_PATH_BYTES, "/var/lib/plimsoll/%s", c->name);
+    if (is_ours(out) || (access("/var/lib", W_OK) == 0 && make_all(out))) return;
+    if (state != NULL && state[0] == '/') snprintf(out, PL_PATH_BYTES, "%s/plimsoll/%s", state, c->name);
+    else if (home != NULL && home[0] == '/') snprintf(out, PL_PATH_BYTES, "%s/.local/state/plimsoll/%s", home, c->name);
+    else out[0] = '\0';
+    if (out[0] != '\0' && !make_all(out)) out[0] = '\0';
+}
+
+bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err) {
+    ssize_t n = readlink("/proc/self/exe", out, PL_PATH_BYTES - 1);
+    if (n <= 0) return PL_FAIL_SYS(err, errno, "find our own program in /proc/self/exe");
+    out[n] = '\0';
+    return true;
+}
+
+/* PREFIX/bin/plimsoll -> PREFIX/REST */
+static bool beside(const char *rest, char out[PL_PATH_BYTES], struct pl_err *err) {
+    char program[PL_PATH_BYTES];
+    if (!pl_path_program(program, err)) return false;
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(program, '/');
+        if (slash == NULL) return PL_FAIL(err, PL_E_SYS, "our own program has no folder: %s", program);
+        *slash = '\0';
+    }
+    if ((size_t)snprintf(out, PL_PATH_BYTES, "%s/%s", program, rest) >= PL_PATH_BYTES)
+        return PL_FAIL(err, PL_E_SYS, "the path of our own program is too long");
+    if (access(out, F_OK) == 0) return true;
+    PL_FAIL_SYS(err, errno, "%s is missing", out);
+    return pl_err_hint(err, "the installation is not whole: install it again");
+}
+
+bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) { return beside("libexec/plimsoll/keeper", out, err); }
+
+bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("share/plimsoll/python-" PL_VERSION, out, err);
+}
+
+static bool usable(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+static bool on_path(const char *name, char out[PL_PATH_BYTES]) {
+    const char *path = getenv("PATH");
+    while (path != NULL && *path != '\0') {
+        size_t n = strcspn(path, ":");
+        if (n > 0 && (size_t)snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)n, path, name) < PL_PATH_BYTES && out[0] == '/' &&
+            usable(out))
+            return true;
+        path += n + (path[n] == ':');
+    }
+    return false;
+}
+
+bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *err) {
+    const char *venv = getenv("VIRTUAL_ENV");
+    if (wanted != NULL && strchr(wanted, '/') == NULL) {
+        if (on_path(wanted, out)) return true;
+        PL_FAIL(err, PL_E_SYS, "python: %s is not on PATH", wanted);
+        return pl_err_hint(err, "give the interpreter's full path");
+    }
+    if (wanted != NULL) {
+        if (!absolute(wanted, out, err)) return false;
+        if (usable(out)) return true;
+        PL_FAIL(err, PL_E_SYS, "python: %s is not a program", out);
+        return pl_err_hint(err, "give the interpreter of the environment that BentoML is installed in");
+    }
+    if (venv != NULL && snprintf(out, PL_PATH_BYTES, "%s/bin/python", venv) > 0 && usable(out)) return true;
+    if (on_path("python3", out) || on_path("python", out)) return true;
+    PL_FAIL(err, PL_E_SYS, "no python3 was found");
+    return pl_err_hint(err, "activate the service's environment, or give --python PATH");
+}

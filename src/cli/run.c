@@ -1,0 +1,369 @@
+/* run.c - main: the gateway process. One way to start: HELLO, what is held, the accepted configuration, LIST, adopt, act on
+ * the difference. One way to stop: unready, drain, workers in order, BYE. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/sysinfo.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "admin/admin.h"
+#include "cli/bound.h"
+#include "cli/verbs.h"
+#include "crew/hello.h"
+#include "gateway/gateway.h"
+#include "net/stalls.h"
+
+enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, LAST_WORDS_MS = 5000 };
+
+struct run {
+    struct pl_app app;
+    struct pl_link link;
+    struct pl_wire_welcome welcome;
+    struct pl_wire_beat *beat;
+    struct pl_held_list held;
+    struct pl_timers *timers;
+    struct pl_crew *crew;
+    struct pl_gateway *gateway;
+    struct pl_admin *admin;
+    const char *run_dir, *state_dir, *python_side;
+    char listen[128], admin_at[128];
+    uv_timer_t heart;
+    uv_signal_t hangup;
+    struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
+    bool ready_told, draining, crew_stopping;
+    uint64_t failed_since_ms;
+    int exit_status;
+};
+static struct run run;
+
+static void beat(void) { atomic_fetch_add_explicit(&run.beat->beats, 1, memory_order_relaxed); }
+
+/* --- the end */
+
+static void bye(int status) {
+    struct pl_wire_message m;
+    pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
+    pl_admin_close(run.admin);
+    pl_crew_close(run.crew);
+    pl_log_destroy(run.app.log);
+    pl_wire_init(&m, PL_WIRE_BYE, sizeof m.bye, 1);
+    m.bye.status = (uint32_t)status;
+    fcntl(run.link.fd, F_SETFL, 0);
+    pl_wire_send(run.link.fd, &m);
+    _exit(status);
+}
+
+static void on_crew_stopped(void *ctx) {
+    (void)ctx;
+    bye(run.exit_status);
+}
+
+static void stop_crew(void) {
+    if (run.crew_stopping) return;
+    run.crew_stopping = true;
+    pl_timer_stop(&run.stop_timer);
+    pl_crew_stop(run.crew);
+}
+
+static void on_empty(void *ctx) {
+    (void)ctx;
+    stop_crew();
+}
+
+static void on_drain_timeout(struct pl_timer *t) {
+    (void)t;
+    pl_gateway_cut(run.gateway);
+    stop_crew();
+}
+
+static int64_t drain_limit_ms(void) {
+    const struct pl_config *c = run.app.config;
+    int64_t longest = 0;
+    if (c->drain_timeout_ms >= 0) return c->drain_timeout_ms;
+    for (size_t i = 0; i < c->service_count; i++) {
+        int64_t mine = c->services[i].traffic_timeout_ms + c->services[i].traffic_queue_max_wait_ms;
+        if (mine > longest) longest = mine;
+    }
+    return longest;
+}
+
+static void begin_drain(struct pl_timer *t) {
+    (void)t;
+    run.app.stopping = true;
+    pl_log(run.app.log, PL_INFO, "drain.changed", F_BOOL("draining", true));
+    pl_timer_start(run.timers, &run.stop_timer, (uint64_t)drain_limit_ms(), on_drain_timeout);
+    pl_gateway_drain(run.gateway, on_empty, NULL);
+}
+
+static void stop(const char *why, uint32_t deadline_ms, int status) {
+    if (run.draining) return;
+    run.draining = true;
+    run.exit_status = status;
+    pl_log(run.app.log, PL_INFO, "main.stopping", F_STR("signal", why), F_INT("deadline_ms", deadline_ms));
+    if (run.app.config->drain_delay_ms > 0)
+        pl_timer_start(run.timers, &run.stop_timer, (uint64_t)run.app.config->drain_delay_ms, begin_drain);
+    else
+        begin_drain(&run.stop_timer);
+}
+
+static void on_keeper_news(void *ctx, struct pl_wire_message *m) {
+    (void)ctx;
+    if (m->head.kind == PL_WIRE_STOP) stop("SIGTERM", m->stop.deadline_ms, 0);
+}
+
+/* --- the heart: proof of life for the keeper, and the slow questions */
+
+static void look_for_failure(uint64_t now) {
+    const struct pl_config *c = run.app.config;
+    size_t failed = 0, count = pl_crew_service_count(run.crew);
+    for (size_t i = 0; i < count; i++) failed += pl_service_failed(pl_crew_service(run.crew, i));
+    if (failed < count || run.draining) {
+        run.failed_since_ms = 0;
+        return;
+    }
+    if (run.failed_since_ms == 0) run.failed_since_ms = now;
+    if (c->failed_exit_ms >= 0 && now - run.failed_since_ms >= (uint64_t)c->failed_exit_ms) stop("failed", 0, 6);
+}
+
+static void look_for_ready(uint64_t now) {
+    struct pl_buf text;
+    if (run.ready_told || !pl_admin_ready(run.admin)) return;
+    run.ready_told = true;
+    pl_log(run.app.log, PL_INFO, "main.ready", F_INT("after_ms", now - run.app.started_ms));
+    if (run.welcome.main_id > 1) return; /* a banner is for the first start */
+    pl_buf_init(&text, 16384);
+    pl_admin_banner(run.admin, &text);
+    pl_log_text(run.app.log, pl_buf_text(&text));
+    pl_buf_free(&text);
+}
+
+static void on_heart(uv_timer_t *t) {
+    (void)t;
+    uint64_t now = pl_now_ms(run.app.clock);
+    beat();
+    look_for_ready(now);
+    look_for_failure(now);
+}
+
+static void on_hangup(uv_signal_t *s, int number) {
+    (void)s;
+    (void)number; /* reload comes with the next version; a hangup must not end us */
+    pl_log(run.app.log, PL_WARN, "config.rejected", F_STR("message", "reload is not in this version"));
+}
+
+/* --- the start */
+
+static void on_action(void *ctx, const char *action, bool ok, const char *message) {
+    (void)ctx;
+    pl_admin_action_done(run.admin, action, ok, message);
+}
+
+static bool read_config(struct pl_err *err) {
+    struct pl_buf text;
+    int fd = pl_held_take(&run.held, "config");
+    pl_buf_init(&text, (size_t)8 << 20);
+    if (fd == -1 || !pl_held_read(fd, &text)) return PL_FAIL(err, PL_E_SYS, "the keeper holds no configuration");
+    run.app.config = pl_config_from_json(text.data, text.len, err);
+    pl_buf_free(&text);
+    return run.app.config != NULL;
+}
+
+static bool make_log(struct pl_err *err) {
+    const struct pl_config *c = run.app.config;
+    bool terminal = isatty(2) == 1;
+    enum pl_log_format format = c->logs_format == PL_CFG_LOGS_FORMAT_JSON     ? PL_LOG_JSON
+                                : c->logs_format == PL_CFG_LOGS_FORMAT_LOGFMT ? PL_LOG_LOGFMT
+                                : terminal                                    ? PL_LOG_TERMINAL
+                                                                              : PL_LOG_JSON;
+    run.app.log = pl_log_create(&(struct pl_log_options){ .out_fd = 2,
+                                                          .raw_fd = 1,
+                                                          .format = format,
+                                                          .min = (enum pl_level)c->logs_level,
+                                                          .color = terminal && getenv("NO_COLOR") == NULL,
+                                                          .clock = run.app.clock,
+                                                          .tap = pl_admin_tap,
+                                                          .tap_ctx = run.admin });
+    return run.app.log != NULL || PL_FAIL(err, PL_E_SYS, "start the log thread");
+}
+
+/* A terminal wants to know who speaks; `auto` becomes one of the two. */
+static void settle_worker_lines(void) {
+    struct pl_config *c = run.app.config;
+    if (c->logs_workers == PL_CFG_LOGS_WORKERS_AUTO)
+        c->logs_workers = isatty(1) == 1 ? PL_CFG_LOGS_WORKERS_PREFIX : PL_CFG_LOGS_WORKERS_RAW;
+}
+
+static uint64_t connection_limit(void) {
+    struct rlimit r;
+    const struct pl_config *c = run.app.config;
+    if (c->limits_connections > 0) return (uint64_t)c->limits_connections;
+    uint64_t fds = getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY ? r.rlim_cur : 65536;
+    uint64_t kept = SPARE_FDS + FDS_PER_WORKER * c->service_count * 8;
+    return fds > 2 * kept ? (fds - kept) / 2 : fds / 4;
+}
+
+/* An eighth of the memory there is, at most 2 GiB. */
+static uint64_t buffer_limit(void) {
+    struct sysinfo s;
+    const struct pl_config *c = run.app.config;
+    if (c->limits_buffered_bytes > 0) return (uint64_t)c->limits_buffered_bytes;
+    uint64_t total = sysinfo(&s) == 0 ? (uint64_t)s.totalram * s.mem_unit : (uint64_t)4 << 30;
+    uint64_t most = (uint64_t)2 << 30;
+    return total / 8 < most ? total / 8 : most;
+}
+
+static bool listen_all(struct pl_err *err) {
+    char name[16];
+    for (int i = 0; i < MAX_LISTENERS; i++) {
+        char at[128];
+        snprintf(name, sizeof name, "listen:%d", i);
+        int fd = pl_held_take(&run.held, name);
+        if (fd == -1) break;
+        pl_bound_text(fd, at, sizeof at);
+        if (i == 0) snprintf(run.listen, sizeof run.listen, "%s", at);
+        if (!pl_gateway_listen(run.gateway, fd, at, err)) return false;
+    }
+    return true;
+}
+
+/* The socket in the run folder is made by the first main and kept by the keeper for the next. */
+static bool listen_admin(struct pl_err *err) {
+    int fd = pl_held_take(&run.held, "admin");
+    if (fd != -1) {
+        pl_bound_text(fd, run.admin_at, sizeof run.admin_at);
+        if (!pl_admin_listen(run.admin, fd, "admin", err)) return false;
+    }
+    int socket_fd = pl_held_take(&run.held, "admin.sock");
+    if (socket_fd == -1) {
+        socket_fd = pl_bound_socket(run.run_dir, "admin.sock", err);
+        if (socket_fd == -1) return false;
+        struct pl_wire_message m;
+        pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
+        snprintf(m.hold.name, sizeof m.hold.name, "admin.sock");
+        m.fds[0] = socket_fd;
+        m.fd_count = 1;
+        pl_link_order(&run.link, &m, NULL, NULL);
+    }
+    if (run.admin_at[0] == '\0') snprintf(run.admin_at, sizeof run.admin_at, "unix:%s/admin.sock", run.run_dir);
+    return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
+}
+
+static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
+
+static void first_figures(void) {
+    struct pl_metrics *m = run.app.metrics;
+    pl_series_set(pl_series(m, PL_M_BUILD_INFO, PL_VERSION, "", PL_LLHTTP_VERSION, "", ""), 1);
+    static const char *const reasons[] = { "first", "crash", "hang", "upgrade" };
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        pl_series_add(pl_series(m, PL_M_MAIN_STARTS_TOTAL, reasons[i]), strcmp(reasons[i], start_reason()) == 0);
+    pl_series_set(pl_series0(m, PL_M_PROCESS_START_TIME_SECONDS), (double)time(NULL));
+}
+
+static bool make_parts(struct pl_err *err) {
+    struct pl_app *app = &run.app;
+    app->metrics = pl_metrics_create((size_t)app->config->metrics_max_series);
+    run.timers = pl_timers_create(app->loop, app->clock);
+    if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
+    first_figures();
+    run.crew = pl_crew_create(&(struct pl_crew_options){ .app = app,
+                                                         .link = &run.link,
+                                                         .welcome = run.welcome,
+                                                         .run_dir = run.run_dir,
+                                                         .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                                         .python_path = run.python_side,
+                                                         .on_stopped = on_crew_stopped,
+                                                         .on_action = on_action,
+                                                         .on_keeper_news = on_keeper_news },
+                              err);
+    if (run.crew == NULL) return false;
+    run.gateway = pl_gateway_create(&(struct pl_gateway_options){ .app = app,
+                                                                  .crew = run.crew,
+                                                                  .timers = run.timers,
+                                                                  .own = { .answer = pl_admin_own, .ctx = run.admin },
+                                                                  .max_connections = connection_limit(),
+                                                                  .max_buffered = buffer_limit() },
+                                    err);
+    if (run.gateway == NULL) return false;
+    return pl_admin_start(run.admin,
+                          &(struct pl_admin_options){ .app = app,
+                                                      .crew = run.crew,
+                                                      .gateway = run.gateway,
+                                                      .timers = run.timers,
+                                                      .version = PL_VERSION,
+                                                      .start_reason = start_reason(),
+                                                      .listen = run.listen,
+                                                      .admin = run.admin_at,
+                                                      .keeper_pid = run.welcome.keeper_pid },
+                          err);
+}
+
+static void tell_start(void) {
+    char hash[17];
+    const struct pl_config *c = run.app.config;
+    pl_config_hash(c, hash);
+    pl_log(run.app.log, PL_INFO, "main.started", F_STR("version", PL_VERSION), F_INT("pid", getpid()),
+           F_STR("reason", start_reason()), F_STR("listen", run.listen), F_STR("admin", run.admin_at),
+           F_STR("run_dir", run.run_dir));
+    pl_log(run.app.log, PL_INFO, "config.loaded", F_STR("file", c->file), F_STR("hash", hash));
+    if (run.welcome.crashes >= 2) pl_log(run.app.log, PL_ERROR, "main.plain_mode");
+}
+
+static void start_heart(void) {
+    uint64_t every = run.welcome.hang_ms >= 2000 || run.welcome.hang_ms == 0 ? 200 : run.welcome.hang_ms / 10;
+    uv_timer_init(run.app.loop, &run.heart);
+    uv_timer_start(&run.heart, on_heart, every, every);
+    uv_signal_init(run.app.loop, &run.hangup);
+    uv_signal_start(&run.hangup, on_hangup, SIGHUP);
+    pl_stalls_watch(run.app.loop, run.app.metrics, run.app.log);
+}
+
+static bool start(struct pl_err *err) {
+    struct pl_crew_hooks hooks;
+    run.app.loop = uv_default_loop();
+    run.app.clock = &pl_clock_system;
+    run.app.started_ms = pl_now_ms(run.app.clock);
+    pl_link_init(&run.link, PL_WIRE_FD);
+    if (getrandom(&run.app.boot, sizeof run.app.boot, 0) != sizeof run.app.boot) run.app.boot = pl_now_us();
+    if (!pl_hello(&run.link, PL_VERSION, &run.welcome, &run.beat, err)) return false;
+    run.app.keeper_boot = run.welcome.boot;
+    beat();
+    run.admin = pl_admin_create(err);
+    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err)) return false;
+    settle_worker_lines();
+    if (!make_parts(err)) return false;
+    pl_gateway_hooks(run.gateway, &hooks);
+    if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
+    if (!listen_all(err) || !listen_admin(err)) return false;
+    tell_start();
+    start_heart();
+    return true;
+}
+
+int pl_run_main(int argc, char **argv) {
+    struct pl_err err = { 0 };
+    if (argc != 5) {
+        fprintf(stderr, "plimsoll: `main` is what the keeper starts; people use `plimsoll serve`\n");
+        return 2;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_DUMPABLE, 0);
+    run.run_dir = argv[2];
+    run.state_dir = argv[3];
+    run.python_side = argv[4];
+    if (!start(&err)) {
+        fprintf(stderr, "plimsoll: main: %s\n", err.msg);
+        return pl_err_exit_status(err.code);
+    }
+    uv_run(run.app.loop, UV_RUN_DEFAULT);
+    return 5;
+}

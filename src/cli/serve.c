@@ -1,0 +1,213 @@
+/* serve.c - `plimsoll serve`: checks everything, opens what needs rights, and becomes the keeper. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/ring.h"
+#include "cli/accept.h"
+#include "cli/paths.h"
+#include "cli/verbs.h"
+
+enum { MAX_HOLDS = 16, MAX_WORDS = 96, STOP_SLACK_MS = 10000, PYTHON_LIMIT_S = 20 };
+
+/* The keeper's command line as it grows. Texts live in the arena. */
+struct command {
+    char *words[MAX_WORDS];
+    int count;
+    struct pl_arena *arena;
+};
+
+static void add(struct command *c, const char *word) {
+    if (c->count < MAX_WORDS - 1) c->words[c->count++] = pl_arena_strndup(c->arena, word, strlen(word));
+}
+
+static void add_hold(struct command *c, const char *name, int fd) {
+    char text[64];
+    snprintf(text, sizeof text, "%s=%d", name, fd);
+    add(c, "--hold");
+    add(c, text);
+}
+
+static void add_ms(struct command *c, const char *flag, int64_t ms) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)ms);
+    add(c, flag);
+    add(c, text);
+}
+
+/* --- listeners */
+
+static bool taken(struct pl_err *err, int error, const char *what) {
+    PL_FAIL_SYS(err, error, "listen on %s", what);
+    if (error == EADDRINUSE) return pl_err_hint(err, "something else listens there: stop it, or choose another with --port");
+    if (error == EACCES) return pl_err_hint(err, "ports below 1024 need root or CAP_NET_BIND_SERVICE");
+    return false;
+}
+
+static int open_tcp(const struct pl_address *a, struct pl_err *err) {
+    char port[8];
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found = NULL;
+    snprintf(port, sizeof port, "%u", a->port);
+    int r = getaddrinfo(a->host, port, &hints, &found);
+    if (r != 0) {
+        PL_FAIL(err, PL_E_SYS, "listen on %s: %s", a->text, gai_strerror(r));
+        return -1;
+    }
+    int one = 1, fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd != -1) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd == -1 || bind(fd, found->ai_addr, found->ai_addrlen) == -1 || listen(fd, 4096) == -1) {
+        taken(err, errno, a->text);
+        if (fd != -1) close(fd);
+        fd = -1;
+    }
+    freeaddrinfo(found);
+    return fd;
+}
+
+/* A socket file that nobody serves is left over from a crash; one that somebody serves is taken. */
+static int open_unix(const struct pl_address *a, struct pl_err *err) {
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    if (strlen(a->path) >= sizeof address.sun_path) {
+        PL_FAIL(err, PL_E_CONFIG, "listen on %s: the path is over %zu bytes", a->text, sizeof address.sun_path - 1);
+        return -1;
+    }
+    memcpy(address.sun_path, a->path, strlen(a->path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd != -1 && connect(fd, (struct sockaddr *)&address, sizeof address) == -1 && errno == ECONNREFUSED)
+        unlink(a->path);
+    if (fd != -1) close(fd);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 4096) == 0) return fd;
+    taken(err, errno, a->text);
+    if (fd != -1) close(fd);
+    return -1;
+}
+
+static bool open_one(struct command *k, const struct pl_address *a, const char *name, struct pl_err *err) {
+    int fd = a->kind == PL_ADDRESS_UNIX ? open_unix(a, err) : open_tcp(a, err);
+    if (fd == -1) return false;
+    fcntl(fd, F_SETFD, 0); /* the keeper takes it over by number */
+    add_hold(k, name, fd);
+    return true;
+}
+
+/* http.host and http.port of BentoML, where nothing nearer says where to listen. */
+static bool open_listeners(struct command *k, const struct pl_config *c, struct pl_err *err) {
+    char name[16];
+    for (size_t i = 0; i < c->listen.count; i++) {
+        snprintf(name, sizeof name, "listen:%zu", i);
+        if (!open_one(k, &c->listen.at[i], name, err)) return false;
+    }
+    return c->admin.kind == PL_ADDRESS_NONE || open_one(k, &c->admin, "admin", err);
+}
+
+/* --- BentoML is looked for before anything starts: a sentence now beats a failed start later. */
+
+static bool have_bentoml(const char *python, const char *folder, struct pl_err *err) {
+    static const char look[] = "import importlib.util,sys;sys.exit(0 if importlib.util.find_spec('bentoml') else 9)";
+    pid_t pid = fork();
+    int status = 0;
+    if (pid == 0) {
+        int nothing = open("/dev/null", O_RDWR);
+        if (nothing != -1) dup2(nothing, 1), dup2(nothing, 2);
+        alarm(PYTHON_LIMIT_S);
+        if (chdir(folder) == 0) execl(python, python, "-c", look, (char *)NULL);
+        _exit(127);
+    }
+    if (pid == -1 || waitpid(pid, &status, 0) != pid) return PL_FAIL_SYS(err, errno, "run %s", python);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 9) {
+        PL_FAIL(err, PL_E_SYS, "BentoML is not installed for %s", python);
+        return pl_err_hint(err, "%s -m pip install bentoml, or give --python of the environment that has it", python);
+    }
+    PL_FAIL(err, PL_E_SYS, "%s does not run as a Python interpreter", python);
+    return pl_err_hint(err, "give --python PATH");
+}
+
+/* --- the whole */
+
+static bool hold_config(struct command *k, const struct pl_config *c, struct pl_err *err) {
+    struct pl_buf text;
+    pl_buf_init(&text, (size_t)8 << 20);
+    bool ok = pl_config_to_json(c, &text);
+    int fd = ok ? pl_memfd_of("plimsoll-config", text.data, text.len) : -1;
+    pl_buf_free(&text);
+    if (fd == -1) return PL_FAIL_SYS(err, errno, "keep the configuration");
+    fcntl(fd, F_SETFD, 0);
+    add_hold(k, "config", fd);
+    return true;
+}
+
+static int64_t longest_stop_ms(const struct pl_config *c) {
+    int64_t drain = 0, stop = 0;
+    for (size_t i = 0; i < c->service_count; i++) {
+        const struct pl_service_config *s = &c->services[i];
+        int64_t mine = s->traffic_timeout_ms + s->traffic_queue_max_wait_ms;
+        if (mine > drain) drain = mine;
+        if (s->stop_timeout_ms > stop) stop = s->stop_timeout_ms;
+    }
+    if (drain < 600000) drain = 600000; /* streams: known only when the service has told its routes */
+    if (c->drain_timeout_ms >= 0) drain = c->drain_timeout_ms;
+    return c->drain_delay_ms + drain + stop + STOP_SLACK_MS;
+}
+
+static void warn(const struct pl_cli *cli, const struct pl_config *c) {
+    for (size_t i = 0; !cli->args.quiet && i < c->warnings.count; i++)
+        fprintf(stderr, "plimsoll: %s\n", c->warnings.at[i]);
+    for (size_t i = 0; !cli->args.quiet && i < c->not_started.count; i++)
+        fprintf(stderr, "plimsoll: service %s of %s is not started: only the target is\n", c->not_started.at[i], c->file);
+}
+
+static bool build_command(struct command *k, const struct pl_config *c, struct pl_err *err) {
+    char run[PL_PATH_BYTES], state[PL_PATH_BYTES], keeper[PL_PATH_BYTES], self[PL_PATH_BYTES], side[PL_PATH_BYTES];
+    if (!pl_path_keeper(keeper, err) || !pl_path_program(self, err) || !pl_path_python_side(side, err)) return false;
+    if (!pl_path_run_dir(c, true, run, err)) return false;
+    pl_path_state_dir(c, state);
+    add(k, keeper);
+    add(k, "--run");
+    add(k, run);
+    add_ms(k, "--hang-ms", c->main_hang_after_ms);
+    add_ms(k, "--stop-ms", longest_stop_ms(c));
+    if (!open_listeners(k, c, err) || !hold_config(k, c, err)) return false;
+    add(k, "--");
+    add(k, self);
+    add(k, "main");
+    add(k, run);
+    add(k, state);
+    add(k, side);
+    k->words[k->count] = NULL;
+    return true;
+}
+
+int pl_verb_serve(struct pl_cli *cli) {
+    struct pl_err err = { 0 };
+    struct command k = { .arena = cli->arena };
+    if (cli->args.has_rest) {
+        PL_FAIL(&err, PL_E_USAGE, "serve -- CMD is not in this version");
+        pl_err_hint(&err, "plimsoll serve service:Class serves a BentoML service");
+        return pl_cli_fail(cli, &err);
+    }
+    const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
+    struct pl_config *c = pl_accept(&cli->args, target, true, &err);
+    if (c == NULL) return pl_cli_fail(cli, &err);
+    warn(cli, c);
+    if (cli->args.check) {
+        printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
+        return 0;
+    }
+    for (size_t i = 0; i < c->service_count; i++)
+        if (!have_bentoml(c->services[i].python, c->services[i].working_dir, &err)) return pl_cli_fail(cli, &err);
+    if (!build_command(&k, c, &err)) return pl_cli_fail(cli, &err);
+    fflush(NULL);
+    execv(k.words[0], k.words);
+    PL_FAIL_SYS(&err, errno, "run %s", k.words[0]);
+    return pl_cli_fail(cli, &err);
+}

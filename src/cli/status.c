@@ -1,0 +1,115 @@
+/* status.c - `plimsoll status`: at most 24 lines of what matters, from /status. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/client.h"
+
+enum { LINES = 24 };
+
+static const char *text(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s != NULL ? s : "-";
+}
+static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+static const char *duration(double seconds, char *out, size_t room) {
+    if (seconds < 60) snprintf(out, room, "%.0fs", seconds);
+    else if (seconds < 3600) snprintf(out, room, "%.0fm%02.0fs", (double)(long)(seconds / 60), (double)((long)seconds % 60));
+    else if (seconds < 86400) snprintf(out, room, "%ldh%02ldm", (long)seconds / 3600, (long)seconds / 60 % 60);
+    else snprintf(out, room, "%ldd%02ldh", (long)seconds / 86400, (long)seconds / 3600 % 24);
+    return out;
+}
+
+static int print_worker(const json_t *w) {
+    char age[24];
+    printf("    worker %d.%-5lld %-9s pid %-7d age %-7s requests %-8.0f in flight %-4.0f %s", (int)number(w, "worker"),
+           (long long)number(w, "generation"), text(w, "state"), (int)number(w, "pid"),
+           duration(number(w, "age_s"), age, sizeof age), number(w, "requests"), number(w, "in_flight"),
+           strcmp(text(w, "state"), "ready") != 0 ? "" : json_is_true(json_object_get(w, "warm")) ? "warm" : "unwarmed");
+    if (number(w, "zombies") > 0) printf("  zombies %.0f", number(w, "zombies"));
+    if (number(w, "tasks") > 0) printf("  tasks %.0f", number(w, "tasks"));
+    printf("\n");
+    return 1;
+}
+
+static int print_service(const json_t *s, int lines) {
+    size_t i;
+    json_t *w;
+    const json_t *queue = json_object_get(s, "queue"), *death = json_object_get(s, "last_death");
+    const json_t *replacement = json_object_get(s, "replacement");
+    bool ready = json_is_true(json_object_get(s, "ready"));
+    printf("  %s  %s  %s%s  mode %s (%s)\n", text(s, "name"), text(s, "target"), ready ? "ready" : "NOT READY: ",
+           ready ? (strcmp(text(s, "warmth"), "warm") == 0 ? ", warm" : " (unwarmed)") : text(s, "why"), text(s, "mode"),
+           text(s, "mode_origin"));
+    printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
+           number(queue, "max_requests"));
+    int used = 2;
+    json_array_foreach(json_object_get(s, "workers"), i, w) if (lines + used < LINES - 4) used += print_worker(w);
+    if (replacement != NULL)
+        printf("    replacing worker %.0f: %s, %s, no gap expected\n", number(replacement, "worker"),
+               text(replacement, "reason"), text(replacement, "mode")), used++;
+    if (death != NULL) printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")), used++;
+    return used;
+}
+
+static void print_status(const json_t *doc) {
+    char up[24];
+    size_t i;
+    json_t *s, *e;
+    const json_t *events = json_object_get(doc, "events");
+    const char *listen = json_string_value(json_array_get(json_object_get(doc, "listen"), 0));
+    printf("plimsoll %s  instance %s  up %s  %s%s  on %s\n", text(doc, "version"), text(doc, "instance"),
+           duration(number(doc, "uptime_s"), up, sizeof up),
+           json_is_true(json_object_get(doc, "ready")) ? "ready" : "NOT READY",
+           json_is_true(json_object_get(doc, "draining")) ? ", draining" : "",
+           listen != NULL ? listen : "-");
+    int lines = 1;
+    json_array_foreach(json_object_get(doc, "services"), i, s) if (lines < LINES - 4) lines += print_service(s, lines);
+    size_t most = json_array_size(events), room = (size_t)(LINES - lines > 0 ? LINES - lines : 0);
+    json_array_foreach(events, i, e) {
+        if (i + (room < 6 ? room : 6) < most) continue;
+        printf("  %.12s %-5s %s %s\n", strlen(text(e, "ts")) > 11 ? text(e, "ts") + 11 : "-", text(e, "level"), text(e, "event"),
+               json_object_get(e, "sentence") != NULL ? text(e, "sentence") : json_object_get(e, "service") != NULL ? text(e, "service") : "");
+    }
+}
+
+static int show(struct pl_cli *cli, struct pl_client *c, const char *target) {
+    struct pl_err err = { 0 };
+    struct pl_buf body;
+    int status, result = 5;
+    if (!pl_client_ask(c, "GET", target, NULL, &status, &body, &err)) return pl_cli_fail(cli, &err);
+    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    if (status != 200) {
+        pl_client_error(c, status, &body, &err);
+        result = pl_cli_fail(cli, &err);
+    } else {
+        if (cli->args.json) printf("%s\n", body.data);
+        else if (json_object_get(doc, "services") != NULL) print_status(doc);
+        else print_service(doc, 0);
+        result = json_is_true(json_object_get(doc, "ready")) ? 0 : 1;
+    }
+    json_decref(doc);
+    pl_buf_free(&body);
+    fflush(stdout);
+    return result;
+}
+
+int pl_verb_status(struct pl_cli *cli) {
+    struct pl_client c;
+    struct pl_err err = { 0 };
+    char target[64] = "/status";
+    if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
+    if (cli->args.words.count > 0) snprintf(target, sizeof target, "/status/%.50s", cli->args.words.at[0]);
+    if (!pl_args_has(&cli->args, "watch")) return show(cli, &c, target);
+    const char *every = pl_args_value(&cli->args, "watch");
+    unsigned seconds = every != NULL ? (unsigned)strtoul(every, NULL, 10) : 2;
+    for (;;) {
+        if (!cli->args.json) printf("\033[H\033[2J");
+        int result = show(cli, &c, target);
+        if (result > 1) return result;
+        sleep(seconds > 0 ? seconds : 2);
+    }
+}

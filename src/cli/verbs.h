@@ -1,0 +1,26 @@
+/* cli/verbs.h - the verbs: one file a verb, one table (verbs.def) for names, groups, help and arguments. */
+#ifndef PL_CLI_VERBS_H
+#define PL_CLI_VERBS_H
+#include "base/arena.h"
+#include "cli/args.h"
+
+/* What a verb is given. Returns the exit status (surface.md 1.1). */
+struct pl_cli {
+    const char *program; /* argv[0] */
+    struct pl_args args;
+    struct pl_arena *arena;
+};
+typedef int pl_verb_run(struct pl_cli *cli);
+
+/* VERB(symbol, "name", "GROUP", "arguments", "what it does", least words, most words, server, keys) */
+#define VERB(symbol, ...) pl_verb_run pl_verb_##symbol;
+#include "cli/verbs.def"
+#undef VERB
+
+/* Prints the error in words, or as one JSON line with --json, and returns its exit status. */
+int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err);
+/* The whole program. */
+int pl_cli_main(int argc, char **argv);
+/* The gateway process: the hidden verb the keeper starts. argv as serve.c wrote it. */
+int pl_run_main(int argc, char **argv);
+#endif

@@ -1,0 +1,136 @@
+/* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and waits for
+ * `go`; later main may ask (`ping`, `describe`, `stacks`). */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crew/more.h"
+
+enum { DEADLINE_LAG_MS = 1000 }; /* the worker's own deadline comes after ours: ours answers the client */
+
+static char read_space[65536];
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *b) {
+    (void)h;
+    (void)suggested;
+    *b = uv_buf_init(read_space, sizeof read_space);
+}
+
+static void on_closed(uv_handle_t *h) { free(h); }
+
+void pl_control_close(struct pl_worker *w) {
+    if (w->more->control == NULL) return;
+    w->more->control->data = NULL;
+    uv_close((uv_handle_t *)w->more->control, on_closed);
+    w->more->control = NULL;
+    pl_buf_free(&w->more->control_in);
+}
+
+struct sending {
+    uv_write_t req;
+    char bytes[];
+};
+
+static void on_sent(uv_write_t *req, int status) {
+    (void)status; /* a worker that does not listen goes on with defaults, or is dead: EXITED tells */
+    free(req->data);
+}
+
+static void send_line(struct pl_worker *w, const char *text) {
+    size_t n = strlen(text);
+    struct sending *s = w->more->control != NULL ? malloc(sizeof *s + n) : NULL;
+    if (s == NULL) return;
+    memcpy(s->bytes, text, n);
+    s->req.data = s;
+    uv_buf_t b = uv_buf_init(s->bytes, (unsigned)n);
+    if (uv_write(&s->req, (uv_stream_t *)w->more->control, &b, 1, on_sent) != 0) free(s);
+}
+
+void pl_control_go(struct pl_worker *w) {
+    char line[128];
+    const struct pl_service *s = w->service;
+    snprintf(line, sizeof line, "{\"v\":1,\"go\":{\"deploy\":%s,\"timeout_ms\":%lld}}\n",
+             s->more->deployed ? "false" : "true", (long long)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS));
+    send_line(w, line);
+}
+
+static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
+    for (size_t i = 0; i < d->degraded_count; i++)
+        pl_log(w->service->crew->app->log, PL_WARN, "worker.degraded", F_STR("service", w->service->config->id),
+               F_INT("worker", w->slot), F_STR("feature", d->degraded[i].feature),
+               F_STR("reason", d->degraded[i].reason));
+}
+
+/* Held before it is used: a main that comes after us must know what this service said. */
+static void on_description(struct pl_worker *w, const char *line, size_t len) {
+    struct pl_service *s = w->service;
+    struct pl_app *app = s->crew->app;
+    struct pl_err err;
+    char name[PL_WIRE_NAME_BYTES], problem[320] = "";
+    struct pl_description *d = pl_description_parse(line, len, &err);
+    if (d == NULL) {
+        pl_log(app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_STR("feature", "describe"), F_STR("reason", err.msg));
+        return;
+    }
+    snprintf(name, sizeof name, "desc:%u", s->index);
+    pl_hold_text(s->crew, name, line, len);
+    if (pl_description_apply(d, app->config, s->index, problem, sizeof problem) > 0)
+        pl_log(app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_STR("feature", "settings"), F_STR("reason", problem));
+    name_degraded(w, d);
+    pl_description_free(s->more->description);
+    s->more->description = d;
+    s->described = true;
+    w->more->described_here = true;
+    if (s->crew->hooks.described != NULL) s->crew->hooks.described(s->crew->hooks.ctx, s);
+    pl_control_go(w);
+}
+
+static bool has_key(const char *line, size_t len, const char *key) {
+    json_t *root = json_loadb(line, len, 0, NULL);
+    bool has = json_object_get(root, key) != NULL;
+    json_decref(root);
+    return has;
+}
+
+static void on_line(struct pl_worker *w, const char *line, size_t len) {
+    if (len == 0) return;
+    if (has_key(line, len, "describe"))
+        on_description(w, line, len);
+    else
+        pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control", F_STR("service", w->service->config->id),
+               F_INT("worker", w->slot), F_INT("bytes", len));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
+    struct pl_worker *w = stream->data;
+    if (n == 0 || w == NULL) return;
+    if (n < 0 || !pl_buf_add(&w->more->control_in, b->base, (size_t)n)) {
+        pl_control_close(w);
+        return;
+    }
+    struct pl_buf *in = &w->more->control_in;
+    for (char *end; in->len > 0 && (end = memchr(in->data, '\n', in->len)) != NULL;) {
+        size_t len = (size_t)(end - in->data);
+        on_line(w, in->data, len);
+        if (w->more->control == NULL) return;
+        pl_buf_drop(in, len + 1);
+    }
+}
+
+bool pl_control_open(struct pl_worker *w, int fd) {
+    uv_pipe_t *pipe = malloc(sizeof *pipe);
+    if (pipe == NULL || uv_pipe_init(w->service->crew->app->loop, pipe, 0) != 0 || uv_pipe_open(pipe, fd) != 0) {
+        free(pipe);
+        close(fd);
+        return false;
+    }
+    pipe->data = w;
+    w->more->control = pipe;
+    pl_buf_init(&w->more->control_in, PL_DESCRIBE_BYTES);
+    uv_read_start((uv_stream_t *)pipe, on_alloc, on_read);
+    return true;
+}

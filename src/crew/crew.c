@@ -1,0 +1,338 @@
+/* crew.c - the crew as a whole: made, started (adopt what is there, act on the difference), asked, stopped. */
+#include "crew/crew.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "crew/more.h"
+#include "crew/tail.h"
+
+struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *err) {
+    struct pl_crew *c = calloc(1, sizeof *c);
+    size_t n = o->app->config->service_count;
+    if (c == NULL) goto out_of_memory;
+    c->app = o->app;
+    c->link = o->link;
+    c->welcome = o->welcome;
+    c->run_dir = o->run_dir;
+    c->state_dir = o->state_dir;
+    c->python_path = o->python_path;
+    c->on_stopped = o->on_stopped;
+    c->on_action = o->on_action;
+    c->on_keeper_news = o->on_keeper_news;
+    c->ctx = o->ctx;
+    pl_buf_init(&c->scratch, (size_t)4 << 20);
+    c->services = calloc(n, sizeof *c->services);
+    if (c->services == NULL) goto out_of_memory;
+    for (size_t i = 0; i < n; i++) {
+        struct pl_service *s = &c->services[i];
+        s->crew = c;
+        s->config = &c->app->config->services[i];
+        s->index = (uint32_t)i;
+        s->more = calloc(1, sizeof *s->more);
+        if (s->more == NULL) goto out_of_memory;
+        s->more->slots = calloc(1, sizeof *s->more->slots);
+        if (s->more->slots == NULL) goto out_of_memory;
+        s->more->slot_room = 1;
+        c->service_count = i + 1;
+    }
+    return c;
+out_of_memory:
+    PL_FAIL(err, PL_E_NOMEM, "out of memory");
+    return NULL; /* main ends now: nothing is freed one by one */
+}
+
+/* --- adoption */
+
+/* "INDEX.SLOT name", as spawn.c writes it. */
+static struct pl_service *owner_of(struct pl_crew *c, const char *name, uint32_t *slot) {
+    unsigned index, place;
+    if (sscanf(name, "%u.%u", &index, &place) != 2 || index >= c->service_count || place == 0 || place > 4096)
+        return NULL;
+    *slot = place;
+    return &c->services[index];
+}
+
+/* What nobody here knows, or what was on its way out, ends. */
+static void end_stranger(struct pl_crew *c, uint64_t generation) {
+    struct pl_wire_message m;
+    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
+    m.signal.generation = generation;
+    m.signal.signal = SIGTERM;
+    m.signal.kill_ms = 5000;
+    pl_link_order(c->link, &m, NULL, NULL);
+}
+
+static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int ring_fd, int control_fd) {
+    uint32_t slot = 0;
+    struct pl_service *s = owner_of(c, item->name, &slot);
+    struct pl_worker *w = s != NULL ? pl_life_new(s, slot) : NULL;
+    if (w == NULL) {
+        close(page_fd);
+        close(ring_fd);
+        if (control_fd != -1) close(control_fd);
+        end_stranger(c, item->generation);
+        return;
+    }
+    struct pl_worker_more *o = w->more;
+    uint64_t now = pl_crew_now(c);
+    w->generation = item->generation;
+    w->pid = (pid_t)item->exit.pid;
+    o->adopted = true;
+    snprintf(w->socket_path, sizeof w->socket_path, "%s/%s", c->run_dir, item->socket_name);
+    snprintf(o->id, sizeof o->id, "%s", item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "");
+    o->time.spawned = now - item->age_ms;
+    o->start_until_ms = now + pl_start_timeout_ms(0);
+    bool ready = pl_note_read(w, item->note, item->note_bytes);
+    pl_spawn_shared(w, page_fd, ring_fd);
+    if (control_fd != -1) pl_control_open(w, control_fd);
+    pl_life_feed(w, PL_WEV_START);
+    if (item->exit.state == PL_GEN_EXITED || item->exit.state == PL_GEN_GONE) {
+        pl_life_exited(w, &item->exit);
+        if (item->exit.state == PL_GEN_GONE) pl_life_gone(w, &item->exit);
+        return;
+    }
+    if (item->stopping) {
+        pl_life_feed(w, PL_WEV_STOP);
+        return;
+    }
+    if (ready) {
+        /* It is warm and its proof is fresh enough to serve at once: fed what it had already seen. */
+        o->says_ready = true;
+        w->state = PL_WORKER_WARMING;
+        pl_life_feed(w, PL_WEV_WARMED);
+        if (o->replaced) pl_life_feed(w, PL_WEV_REPLACE);
+    } else {
+        pl_life_feed(w, PL_WEV_SPAWNED);
+        pl_control_go(w);
+    }
+}
+
+static int held_control(struct pl_crew *c, struct pl_held_list *held, uint64_t generation) {
+    char name[PL_WIRE_NAME_BYTES];
+    (void)c;
+    snprintf(name, sizeof name, "ctl:%llu", (unsigned long long)generation);
+    return pl_held_take(held, name);
+}
+
+static void take_descriptions(struct pl_crew *c, struct pl_held_list *held) {
+    for (size_t i = 0; i < c->service_count; i++) {
+        struct pl_service *s = &c->services[i];
+        char name[PL_WIRE_NAME_BYTES];
+        struct pl_err err;
+        struct pl_buf text;
+        snprintf(name, sizeof name, "deployed:%zu", i);
+        int fd = pl_held_take(held, name);
+        s->more->deployed = fd != -1;
+        if (fd != -1) close(fd);
+        snprintf(name, sizeof name, "desc:%zu", i);
+        fd = pl_held_take(held, name);
+        if (fd == -1) continue;
+        pl_buf_init(&text, PL_DESCRIBE_BYTES + 1);
+        if (pl_held_read(fd, &text)) s->more->description = pl_description_parse(text.data, text.len, &err);
+        pl_buf_free(&text);
+        if (s->more->description == NULL) continue;
+        pl_description_apply(s->more->description, c->app->config, i, NULL, 0);
+        s->described = true;
+        c->hooks.described(c->hooks.ctx, s);
+    }
+}
+
+/* --- the loop's side */
+
+struct pl_worker *pl_crew_by_generation(struct pl_crew *c, uint64_t generation) {
+    for (size_t i = 0; i < c->service_count && generation != 0; i++)
+        for (struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)
+            if (w->generation == generation) return w;
+    return NULL;
+}
+
+static void on_news(void *ctx, struct pl_wire_message *m) {
+    struct pl_crew *c = ctx;
+    struct pl_worker *w = NULL;
+    switch (m->head.kind) {
+    case PL_WIRE_RUNNING:
+        w = pl_crew_by_generation(c, m->exit.generation);
+        if (w != NULL) pl_life_feed(w, PL_WEV_SPAWNED);
+        break;
+    case PL_WIRE_EXITED:
+        w = pl_crew_by_generation(c, m->exit.generation);
+        if (w != NULL) pl_life_exited(w, &m->exit);
+        break;
+    case PL_WIRE_GONE:
+        w = pl_crew_by_generation(c, m->exit.generation);
+        if (w != NULL) pl_life_gone(w, &m->exit);
+        break;
+    case PL_WIRE_STUCK:
+        w = pl_crew_by_generation(c, m->exit.generation);
+        if (w == NULL) break;
+        pl_log(c->app->log, PL_ERROR, "worker.stuck", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+               F_INT("generation", w->generation), F_INT("pid", w->pid),
+               F_STR("remedy", "SIGKILL had no effect for 30 s: look for a driver fault, or a debugger that holds it"));
+        pl_life_feed(w, PL_WEV_UNREAPED);
+        break;
+    default:
+        if (c->on_keeper_news != NULL) c->on_keeper_news(c->ctx, m);
+        break;
+    }
+}
+
+static bool all_gone(const struct pl_crew *c) {
+    for (size_t i = 0; i < c->service_count; i++)
+        for (const struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)
+            if (w->state != PL_WORKER_STUCK) return false;
+    return true;
+}
+
+static void on_tick(uv_timer_t *t) {
+    struct pl_crew *c = t->data;
+    uint64_t now = pl_crew_now(c);
+    pl_life_tick(c, now);
+    if (now - c->metered_ms >= 1000) {
+        c->metered_ms = now;
+        pl_meters_tick(c, now);
+    }
+    if (c->stopping && !c->stopped && all_gone(c)) {
+        c->stopped = true;
+        c->on_stopped(c->ctx);
+    }
+}
+
+bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held, struct pl_err *err) {
+    static struct pl_wire_message q, a;
+    struct pl_wire_item *items = NULL;
+    int (*fds)[2] = NULL;
+    size_t count = 0;
+    uint64_t after = 0;
+    c->hooks = *hooks;
+    for (;;) {
+        struct pl_err end;
+        pl_wire_init(&q, PL_WIRE_LIST, sizeof q.list, 0);
+        q.list.what = PL_LIST_GENERATIONS;
+        q.list.after = after;
+        if (!pl_link_ask(c->link, &q, PL_WIRE_ITEM, &a, &end)) break;
+        after = a.item.generation;
+        struct pl_wire_item *more = realloc(items, (count + 1) * sizeof *items);
+        int(*more_fds)[2] = realloc(fds, (count + 1) * sizeof *fds);
+        if (more != NULL) items = more;
+        if (more_fds != NULL) fds = more_fds;
+        if (more == NULL || more_fds == NULL || a.fd_count != 2) {
+            pl_wire_close_fds(&a);
+            continue;
+        }
+        items[count] = a.item;
+        fds[count][0] = a.fds[0];
+        fds[count][1] = a.fds[1];
+        count++;
+    }
+    if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
+    take_descriptions(c, held);
+    for (size_t i = 0; i < count; i++)
+        adopt(c, &items[i], fds[i][0], fds[i][1], held_control(c, held, items[i].generation));
+    free(items);
+    free(fds);
+    if (count > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", count));
+    for (size_t i = 0; i < c->service_count; i++) {
+        pl_life_ready_changed(&c->services[i]);
+        pl_life_tend(&c->services[i], pl_crew_now(c));
+    }
+    uv_timer_init(c->app->loop, &c->tick);
+    c->tick.data = c;
+    uv_timer_start(&c->tick, on_tick, PL_CREW_TICK_MS, PL_CREW_TICK_MS);
+    return true;
+}
+
+void pl_crew_stop(struct pl_crew *c) {
+    c->stopping = true;
+    for (size_t i = 0; i < c->service_count; i++)
+        for (struct pl_worker *w = c->services[i].workers, *next; w != NULL; w = next) {
+            next = w->next;
+            pl_life_feed(w, PL_WEV_STOP);
+        }
+}
+
+void pl_crew_close(struct pl_crew *c) { uv_timer_stop(&c->tick); }
+
+/* --- questions */
+
+size_t pl_crew_service_count(const struct pl_crew *c) { return c->service_count; }
+struct pl_service *pl_crew_service(struct pl_crew *c, size_t i) { return &c->services[i]; }
+
+struct pl_service *pl_crew_find(struct pl_crew *c, const char *name, size_t len) {
+    for (size_t i = 0; i < c->service_count; i++) {
+        const char *id = c->services[i].config->id;
+        if (strlen(id) == len && memcmp(id, name, len) == 0) return &c->services[i];
+    }
+    return NULL;
+}
+
+struct pl_worker *pl_service_pick(struct pl_service *s) {
+    struct pl_worker *best = NULL;
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->routable && (best == NULL || w->in_flight < best->in_flight)) best = w;
+    return best;
+}
+
+uint32_t pl_service_ready_count(const struct pl_service *s) {
+    uint32_t count = 0;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) count += w->routable;
+    return count;
+}
+
+bool pl_service_failed(const struct pl_service *s) {
+    bool any = false;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        if (w->state == PL_WORKER_GONE) continue;
+        if (w->state != PL_WORKER_FAILED) return false;
+        any = true;
+    }
+    return any;
+}
+
+uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms) {
+    uint64_t least = 0;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        uint64_t left = 0;
+        if (w->state >= PL_WORKER_SPAWNING && w->state < PL_WORKER_READY)
+            left = pl_boot_left_ms(s->boot_ms, now_ms - w->more->time.spawned);
+        else if (w->state == PL_WORKER_BACKOFF && s->more->slots[w->slot - 1].retry_at_ms > now_ms)
+            left = s->more->slots[w->slot - 1].retry_at_ms - now_ms + s->boot_ms;
+        if (left != 0 && (least == 0 || left < least)) least = left;
+    }
+    return least != 0 ? least : s->boot_ms;
+}
+
+/* --- the gateway's counts */
+
+void pl_worker_begin(struct pl_worker *w) {
+    w->in_flight++;
+    if (w->more->time.first_request == 0) w->more->time.first_request = pl_crew_now(w->service->crew);
+}
+
+void pl_worker_end(struct pl_worker *w, bool ok) {
+    PL_ASSERT(w->in_flight > 0);
+    uint64_t now = pl_crew_now(w->service->crew);
+    w->in_flight--;
+    w->served++;
+    if (ok) w->more->proof_ms = now;
+    if (ok && !w->more->first_told) {
+        w->more->first_told = true;
+        double took_s = (double)(now - w->more->time.first_request) / 1000;
+        w->more->time.first_request_us = (now - w->more->time.first_request) * 1000;
+        pl_series_set(pl_series(w->service->crew->app->metrics, PL_M_FIRST_REQUEST_SECONDS, w->service->config->id), took_s);
+        if (!w->more->adopted)
+            pl_log(w->service->crew->app->log, PL_INFO, "worker.first_request", F_STR("service", w->service->config->id),
+                   F_INT("worker", w->slot), F_INT("generation", w->generation), F_REAL("took_ms", took_s * 1000));
+    }
+    if (w->state == PL_WORKER_DRAINING && pl_life_drained(w)) pl_life_feed(w, PL_WEV_DRAINED);
+}
+
+void pl_worker_zombies(struct pl_worker *w, int change) {
+    w->more->zombies += change;
+    PL_ASSERT(w->more->zombies >= 0);
+}

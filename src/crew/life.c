@@ -1,0 +1,454 @@
+/* life.c - a worker's life: every change of state happens in set_state(), with all that follows from it. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "crew/more.h"
+#include "crew/tail.h"
+
+static struct pl_logger *log_of(const struct pl_worker *w) { return w->service->crew->app->log; }
+
+struct pl_slot *pl_life_slot(struct pl_service *s, uint32_t slot) {
+    struct pl_service_more *o = s->more;
+    if (slot > o->slot_room) {
+        struct pl_slot *more = realloc(o->slots, slot * sizeof *more);
+        if (more == NULL) return &o->slots[0]; /* the first always exists */
+        memset(more + o->slot_room, 0, (slot - o->slot_room) * sizeof *more);
+        o->slots = more;
+        o->slot_room = slot;
+    }
+    return &o->slots[slot - 1];
+}
+
+/* One until the service has told how many it wants. */
+uint32_t pl_life_slots(const struct pl_service *s) {
+    if (!s->described) return 1;
+    if (s->config->workers != PL_CFG_CPU_COUNT) return (uint32_t)s->config->workers;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus > 0 ? (uint32_t)cpus : 1;
+}
+
+struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot) {
+    struct pl_worker *w = calloc(1, sizeof *w);
+    struct pl_worker_more *o = calloc(1, sizeof *o);
+    if (w == NULL || o == NULL) {
+        free(w);
+        free(o);
+        return NULL;
+    }
+    w->service = s;
+    w->slot = slot;
+    w->more = o;
+    pl_buf_init(&o->partial, PL_CREW_LINE_BYTES);
+    pl_buf_init(&o->metrics_text, (size_t)4 << 20);
+    struct pl_worker **at = &s->workers;
+    while (*at != NULL) at = &(*at)->next;
+    *at = w;
+    return w;
+}
+
+/* --- what follows from a state */
+
+/* What the launcher stamped on the page, told once. */
+static void read_stamps(struct pl_worker *w) {
+    struct pl_page_counters p;
+    struct pl_timeline *t = &w->more->time;
+    if (t->loaded != 0 || !pl_page_counters(&w->page, &p)) return;
+    if (t->imported == 0 && p.imported_ms != 0) {
+        t->imported = p.imported_ms;
+        pl_log(log_of(w), PL_INFO, "worker.imported", F_STR("service", w->service->config->id),
+               F_INT("worker", w->slot), F_INT("generation", w->generation),
+               F_INT("since_spawn_ms", (int64_t)(t->imported - t->spawned)));
+    }
+    if (p.loaded_ms != 0) {
+        t->loaded = p.loaded_ms;
+        pl_log(log_of(w), PL_INFO, "worker.loaded", F_STR("service", w->service->config->id),
+               F_INT("worker", w->slot), F_INT("generation", w->generation),
+               F_INT("since_spawn_ms", (int64_t)(t->loaded - t->spawned)));
+    }
+}
+
+void pl_life_order_stop(struct pl_worker *w) {
+    struct pl_wire_message m;
+    if (w->generation == 0 || w->exited) return; /* not spawned yet: on_spawned comes back here */
+    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
+    m.signal.generation = w->generation;
+    m.signal.signal = SIGTERM;
+    m.signal.kill_ms = (uint32_t)w->service->config->stop_timeout_ms;
+    pl_link_order(w->service->crew->link, &m, NULL, NULL);
+    w->more->stopped_ms = pl_crew_now(w->service->crew);
+    pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+           F_INT("generation", w->generation), F_STR("signal", "SIGTERM"));
+}
+
+static void enter_loading(struct pl_worker *w) { pl_probe_start(w); }
+
+static void enter_warming(struct pl_worker *w) {
+    struct pl_service *s = w->service;
+    read_stamps(w);
+    w->more->time.socket = pl_crew_now(s->crew);
+    if (s->described && !s->more->deployed) {
+        char name[PL_WIRE_NAME_BYTES];
+        s->more->deployed = true;
+        snprintf(name, sizeof name, "deployed:%u", s->index);
+        pl_hold_text(s->crew, name, "1", 1);
+    }
+    pl_log(log_of(w), PL_INFO, "worker.socket", F_STR("service", s->config->id), F_INT("worker", w->slot),
+           F_INT("generation", w->generation), F_INT("since_spawn_ms", w->more->time.socket - w->more->time.spawned));
+    pl_warm_start(w);
+}
+
+static void enter_ready(struct pl_worker *w) {
+    struct pl_service *s = w->service;
+    struct pl_worker_more *o = w->more;
+    uint64_t now = pl_crew_now(s->crew);
+    o->was_ready = true;
+    o->ready_from_ms = o->proof_ms = now;
+    o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
+    if (!o->adopted) {
+        o->time.ready = now;
+        s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - o->time.spawned);
+        pl_life_slot(s, w->slot)->failed_starts = 0;
+        pl_log(log_of(w), PL_INFO, "worker.ready", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_INT("generation", w->generation), F_INT("after_ms", now - o->time.spawned), F_BOOL("warm", o->warm),
+               F_REAL("first_ms", (double)o->time.first_us / 1000), F_REAL("settled_ms", (double)o->time.settled_us / 1000),
+               F_INT("warmup_requests", o->warmup.done));
+    }
+    s->was_ready = true;
+    s->more->failed_since_ms = 0;
+    w->routable = o->says_ready;
+    pl_note_leave(w);
+    pl_replace_ready(w);
+    pl_life_ready_changed(s);
+    s->crew->hooks.supply_changed(s->crew->hooks.ctx, s);
+}
+
+static void enter_draining(struct pl_worker *w) {
+    const struct pl_service_config *c = w->service->config;
+    int64_t limit = c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms;
+    w->more->drain_until_ms = pl_crew_now(w->service->crew) + (uint64_t)limit;
+    pl_note_leave(w);
+    pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
+           F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));
+}
+
+static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
+    w->more->timed_out = ev == PL_WEV_START_TIMEOUT;
+    w->more->ordered = ev != PL_WEV_EXITED;
+    pl_probe_stop(w);
+    pl_warm_stop(w);
+    pl_scrape_stop(w);
+    if (ev != PL_WEV_EXITED) pl_life_order_stop(w);
+}
+
+static void set_state(struct pl_worker *w, enum pl_worker_event ev, enum pl_worker_state to) {
+    struct pl_crew *c = w->service->crew;
+    enum pl_worker_state from = w->state;
+    if (from == to) return;
+    w->state = to;
+    pl_log(log_of(w), PL_DEBUG, "worker.state", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+           F_INT("generation", w->generation), F_STR("from", pl_worker_state_name(from)),
+           F_STR("to", pl_worker_state_name(to)), F_STR("cause", pl_worker_event_name(ev)));
+    if (from == PL_WORKER_READY) {
+        w->routable = false;
+        c->hooks.unroutable(c->hooks.ctx, w);
+        pl_life_ready_changed(w->service);
+    }
+    if (to == PL_WORKER_LOADING) enter_loading(w);
+    if (to == PL_WORKER_WARMING) enter_warming(w);
+    if (to == PL_WORKER_READY) enter_ready(w);
+    if (to == PL_WORKER_DRAINING) enter_draining(w);
+    if (to == PL_WORKER_STOPPING) enter_stopping(w, ev);
+    pl_meters_state(w);
+}
+
+void pl_life_feed(struct pl_worker *w, enum pl_worker_event ev) {
+    enum pl_worker_state to;
+    if (pl_worker_next(w->state, ev, &to)) {
+        set_state(w, ev, to);
+        return;
+    }
+    pl_log(log_of(w), PL_DEBUG, "worker.state", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+           F_INT("generation", w->generation), F_STR("from", pl_worker_state_name(w->state)), F_STR("to", "same"),
+           F_STR("cause", pl_worker_event_name(ev)));
+}
+
+/* --- the end */
+
+/* When the gateway has judged all that was in flight, so that the event can say what the death has cost. */
+static void tell_death(struct pl_worker *w) {
+    struct pl_service *s = w->service;
+    struct pl_worker_more *o = w->more;
+    struct pl_metrics *m = s->crew->app->metrics;
+    char id[32];
+    const char *cause = pl_cause_name(o->cause);
+    snprintf(id, sizeof id, "d%llu", (unsigned long long)w->generation);
+    if (o->was_ready) {
+        pl_series_add(pl_series(m, PL_M_WORKER_DEATHS_TOTAL, s->config->id, cause), 1);
+        pl_log(log_of(w), PL_ERROR, "worker.death", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_INT("generation", w->generation), F_STR("death", id), F_STR("cause", cause),
+               F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
+               F_INT("in_handlers", w->lost_in_handlers));
+    } else {
+        pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
+        pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_INT("generation", w->generation), F_STR("cause", cause), F_INT("status", o->exit.status),
+               F_STR("sentence", o->end_sentence), F_STR("last_line", o->last_line));
+    }
+    snprintf(s->more->last_death, sizeof s->more->last_death, "%s", o->end_sentence);
+    s->more->last_cause = o->cause;
+    s->more->last_death_generation = w->generation;
+    s->more->last_death_wall_ms = pl_wall_ms(s->crew->app->clock);
+}
+
+static void explain(struct pl_worker *w) {
+    struct pl_worker_more *o = w->more;
+    char line[512] = "";
+    struct pl_buf text;
+    pl_buf_init(&text, (size_t)1 << 20);
+    if (o->tail != NULL) pl_tail_text(o->tail, 0, &text);
+    pl_death_last_line(text.data != NULL ? text.data : "", text.len, line, sizeof line);
+    const struct pl_death death = { .wait_status = o->exit.status,
+                                    .exec_step = o->exit.exec_step,
+                                    .exec_errno = o->exit.exec_errno,
+                                    .was_ready = o->was_ready,
+                                    .timed_out = o->timed_out,
+                                    .ordered = o->ordered,
+                                    .lived_ms = pl_crew_now(w->service->crew) - o->time.spawned,
+                                    .last_line = line,
+                                    .program = w->service->config->python,
+                                    .folder = w->service->config->working_dir,
+                                    .warmup = o->warm_failed ? o->problem : NULL };
+    o->cause = pl_death_explain(&death, o->end_sentence, sizeof o->end_sentence);
+    if (o->never_spawned) {
+        o->cause = PL_CAUSE_EXEC_FAILED;
+        snprintf(o->end_sentence, sizeof o->end_sentence, "could not be started: %s", o->problem);
+    }
+    snprintf(o->last_line, sizeof o->last_line, "%s", line);
+    pl_buf_free(&text);
+}
+
+/* True if nobody asked for this end. A start that took too long or did not warm up was ended by us, and is a failure. */
+static bool is_failure(const struct pl_worker_more *o) {
+    return !o->ordered || o->timed_out || o->warm_failed;
+}
+
+static void tell_end(struct pl_worker *w) {
+    if (w->more->told || w->in_flight > 0 || !is_failure(w->more)) return;
+    w->more->told = true;
+    tell_death(w);
+}
+
+void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e) {
+    struct pl_crew *c = w->service->crew;
+    if (w->exited) return;
+    w->exited = true;
+    w->more->exit = *e;
+    pl_output_read(w, false);
+    pl_life_feed(w, PL_WEV_EXITED);
+    if (is_failure(w->more)) explain(w);
+    c->hooks.exited(c->hooks.ctx, w);
+}
+
+static enum pl_worker_event after_the_end(struct pl_worker *w) {
+    struct pl_service *s = w->service;
+    struct pl_worker_more *o = w->more;
+    struct pl_slot *slot = pl_life_slot(s, w->slot);
+    uint64_t now = pl_crew_now(s->crew);
+    if (!is_failure(o) || s->crew->stopping) return PL_WEV_EMPTY;
+    slot->last_cause = o->cause;
+    if (o->replaces != NULL || (s->more->replacement.active && s->more->replacement.successor == w)) {
+        pl_replace_lost(w); /* the old one goes on serving: no retry here */
+        return PL_WEV_EMPTY;
+    }
+    uint64_t lived = o->was_ready ? now - o->ready_from_ms : 0;
+    switch (pl_after_death(o->was_ready, lived, slot->failed_starts + !o->was_ready,
+                           (uint32_t)s->config->backoff_attempts)) {
+    case PL_RESTART_NOW:
+        if (!o->was_ready) slot->failed_starts++;
+        return PL_WEV_EMPTY;
+    case PL_RESTART_LATER: {
+        slot->failed_starts++;
+        uint64_t pause = pl_backoff_ms((uint64_t)s->config->backoff_initial_ms, (uint64_t)s->config->backoff_max_ms,
+                                       slot->failed_starts);
+        slot->retry_at_ms = now + pause;
+        pl_log(log_of(w), PL_ERROR, "worker.backoff", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_INT("delay_ms", pause), F_INT("attempt", slot->failed_starts));
+        return PL_WEV_WAIT;
+    }
+    case PL_GIVE_UP:
+    default:
+        slot->failed_starts++;
+        slot->failed = true;
+        pl_log(log_of(w), PL_ERROR, "worker.failed", F_STR("service", s->config->id), F_INT("worker", w->slot),
+               F_INT("attempts", slot->failed_starts), F_STR("cause", pl_cause_name(o->cause)),
+               F_STR("sentence", o->end_sentence));
+        return PL_WEV_GIVE_UP;
+    }
+}
+
+void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
+    char name[PL_WIRE_NAME_BYTES];
+    struct pl_crew *c = w->service->crew;
+    if (w->more->keeper_gone) return;
+    if (!w->exited) pl_life_exited(w, e);
+    pl_output_read(w, true);
+    pl_control_close(w);
+    w->more->keeper_gone = true;
+    if (w->generation != 0) {
+        snprintf(name, sizeof name, "ctl:%llu", (unsigned long long)w->generation);
+        pl_hold(c, name, -1);
+        pl_log(log_of(w), PL_INFO, "worker.gone", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+               F_INT("generation", w->generation), F_INT("took_ms", w->more->stopped_ms != 0
+                                                                        ? pl_crew_now(c) - w->more->stopped_ms
+                                                                        : 0));
+        if (e->strays > 0)
+            pl_log(log_of(w), PL_WARN, "group.leftover", F_STR("service", w->service->config->id),
+                   F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("ended", e->strays));
+    }
+    tell_end(w);
+    pl_life_feed(w, after_the_end(w));
+    pl_life_tend(w->service, pl_crew_now(c));
+    c->hooks.supply_changed(c->hooks.ctx, w->service);
+}
+
+/* The process is gone and the gateway holds nothing of it: give back what was its. */
+static void let_go(struct pl_worker *w) {
+    struct pl_crew *c = w->service->crew;
+    struct pl_wire_message m;
+    c->hooks.gone(c->hooks.ctx, w);
+    if (w->generation != 0) {
+        pl_wire_init(&m, PL_WIRE_FORGET, sizeof m.forget, 0);
+        m.forget.generation = w->generation;
+        pl_link_order(c->link, &m, NULL, NULL);
+    }
+    if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
+    w->page = (struct pl_page){ 0 };
+    pl_output_free(w);
+    if (w->more->id[0] != '\0') pl_spawn_clean(w);
+    w->more->let_go = true;
+}
+
+void pl_life_release(struct pl_worker *w) {
+    struct pl_service *s = w->service;
+    bool ended = w->more->keeper_gone || (w->generation == 0 && w->state == PL_WORKER_GONE);
+    if (!ended || w->in_flight > 0) return;
+    if (!w->more->let_go) {
+        tell_end(w);
+        let_go(w);
+    }
+    if (w->state != PL_WORKER_GONE || w->more->samples_loading) return;
+    pl_meters_state(w);
+    for (struct pl_worker **at = &s->workers; *at != NULL; at = &(*at)->next) {
+        if (*at != w) continue;
+        *at = w->next;
+        break;
+    }
+    pl_samples_free(w->more->samples);
+    pl_buf_free(&w->more->metrics_text);
+    free(w->more);
+    free(w);
+}
+
+/* --- drain */
+
+bool pl_life_drained(struct pl_worker *w) {
+    struct pl_page_counters p;
+    if (w->in_flight > 0 || w->more->zombies > 0) return false;
+    return !pl_page_counters(&w->page, &p) || (p.in_flight == 0 && p.tasks == 0);
+}
+
+/* --- the difference between what is and what should be */
+
+static bool occupied(const struct pl_service *s, uint32_t slot) {
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->slot == slot && w->state != PL_WORKER_GONE && !w->more->replaced) return true;
+    return false;
+}
+
+static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *replaces) {
+    struct pl_err err;
+    struct pl_worker *w = pl_life_new(s, slot);
+    if (w == NULL) return; /* the next tick tries again */
+    uint64_t now = pl_crew_now(s->crew);
+    int64_t limit = s->config->start_timeout_ms;
+    w->more->replaces = replaces;
+    w->more->start_until_ms = now + (limit == PL_CFG_AUTO ? pl_start_timeout_ms(s->boot_ms) : (uint64_t)limit);
+    pl_life_feed(w, PL_WEV_START);
+    if (pl_spawn(w, &err)) return;
+    snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
+    w->more->never_spawned = true;
+    struct pl_wire_exit e = { 0 };
+    pl_life_exited(w, &e);
+    pl_life_gone(w, &e);
+}
+
+void pl_life_successor(struct pl_service *s, struct pl_worker *old) { start_in(s, old->slot, old); }
+
+void pl_life_tend(struct pl_service *s, uint64_t now) {
+    (void)now;
+    if (s->crew->stopping) return;
+    for (uint32_t slot = 1; slot <= pl_life_slots(s); slot++)
+        if (!occupied(s, slot)) start_in(s, slot, NULL);
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->slot > pl_life_slots(s) && w->state == PL_WORKER_READY) pl_life_feed(w, PL_WEV_REPLACE);
+}
+
+static void tick_worker(struct pl_worker *w, uint64_t now) {
+    struct pl_slot *slot = pl_life_slot(w->service, w->slot);
+    if (!w->more->keeper_gone) pl_output_read(w, false);
+    read_stamps(w);
+    switch (w->state) {
+    case PL_WORKER_SPAWNING:
+    case PL_WORKER_LOADING:
+    case PL_WORKER_WARMING:
+        if (now >= w->more->start_until_ms) pl_life_feed(w, PL_WEV_START_TIMEOUT);
+        break;
+    case PL_WORKER_DRAINING:
+        if (pl_life_drained(w)) pl_life_feed(w, PL_WEV_DRAINED);
+        else if (now >= w->more->drain_until_ms) pl_life_feed(w, PL_WEV_DRAIN_TIMEOUT);
+        break;
+    case PL_WORKER_BACKOFF:
+        if (now >= slot->retry_at_ms) pl_life_feed(w, PL_WEV_RETRY);
+        break;
+    default:
+        break;
+    }
+    pl_probe_tick(w, now);
+    pl_scrape_tick(w, now);
+}
+
+void pl_life_tick(struct pl_crew *c, uint64_t now) {
+    for (size_t i = 0; i < c->service_count; i++) {
+        struct pl_service *s = &c->services[i];
+        for (struct pl_worker *w = s->workers, *next; w != NULL; w = next) {
+            next = w->next;
+            tick_worker(w, now);
+        }
+        for (struct pl_worker *w = s->workers, *next; w != NULL; w = next) {
+            next = w->next;
+            pl_life_release(w);
+        }
+        pl_replace_tick(s, now);
+        pl_life_tend(s, now);
+    }
+}
+
+/* --- readiness of the service */
+
+void pl_life_ready_changed(struct pl_service *s) {
+    struct pl_service_more *o = s->more;
+    bool ready = pl_service_ready_count(s) > 0;
+    if (o->ready_told && o->ready_was == ready) return;
+    bool first = !o->ready_told;
+    o->ready_told = true;
+    o->ready_was = ready;
+    pl_series_set(pl_series(s->crew->app->metrics, PL_M_READY, s->config->id), ready);
+    if (first && !ready) return;
+    pl_log(s->crew->app->log, ready ? PL_INFO : PL_WARN, "ready.changed", F_STR("service", s->config->id),
+           F_BOOL("ready", ready));
+}

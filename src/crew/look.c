@@ -1,0 +1,113 @@
+#include "crew/look.h"
+
+#include <stdio.h>
+
+#include "crew/more.h"
+
+static const struct pl_worker *starting(const struct pl_service *s) {
+    const struct pl_worker *best = NULL;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->state < PL_WORKER_READY && (best == NULL || w->state > best->state)) best = w;
+    return best;
+}
+
+void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **phase, uint64_t *since_ms, char *detail,
+                   size_t room) {
+    const struct pl_worker *w = starting(s);
+    detail[0] = '\0';
+    *phase = NULL;
+    *since_ms = 0;
+    if (w == NULL) {
+        if (s->more->last_death[0] != '\0') snprintf(detail, room, "%s", s->more->last_death);
+        return;
+    }
+    const struct pl_worker_more *o = w->more;
+    *since_ms = now_ms - o->time.spawned;
+    if (w->state == PL_WORKER_WARMING) {
+        *phase = "warm";
+        if (o->sample != NULL)
+            snprintf(detail, room, "warm-up %u of at most %lld: %.100s", o->warmup.done + 1,
+                     (long long)s->config->warmup_max, o->sample->target);
+    } else if (o->time.loaded != 0) {
+        *phase = "socket";
+        snprintf(detail, room, "loaded; waits for the service's own readiness");
+    } else if (o->time.imported != 0) {
+        *phase = "loaded";
+        snprintf(detail, room, "imported; __init__ runs");
+    } else {
+        *phase = "imported";
+        snprintf(detail, room, "python starts and imports the service");
+    }
+}
+
+uint32_t pl_look_attempt(const struct pl_service *s) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->more->slot_room; i++)
+        if (s->more->slots[i].failed_starts > most) most = s->more->slots[i].failed_starts;
+    return most + 1;
+}
+
+uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms) {
+    uint64_t newest = 0;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->state == PL_WORKER_READY && w->more->proof_ms > newest) newest = w->more->proof_ms;
+    return newest != 0 ? now_ms - newest : UINT64_MAX;
+}
+
+uint64_t pl_look_silent_ms(const struct pl_service *s, uint64_t now_ms) {
+    uint64_t age = pl_look_proof_age_ms(s, now_ms);
+    return age == UINT64_MAX ? 0 : age;
+}
+
+const struct pl_description *pl_look_description(const struct pl_service *s) { return s->more->description; }
+
+static uint64_t since(uint64_t at, uint64_t from) { return at > from ? at - from : 0; }
+
+void pl_look_worker(struct pl_worker *w, uint64_t now_ms, struct pl_look_worker *out) {
+    const struct pl_worker_more *o = w->more;
+    struct pl_page_counters p = { 0 };
+    pl_page_counters(&w->page, &p);
+    *out = (struct pl_look_worker){ .age_ms = o->time.spawned != 0 ? now_ms - o->time.spawned : 0,
+                                    .imported_ms = since(o->time.imported, o->time.spawned),
+                                    .loaded_ms = since(o->time.loaded, o->time.spawned),
+                                    .socket_ms = since(o->time.socket, o->time.spawned),
+                                    .warm_ms = since(o->time.warm, o->time.spawned),
+                                    .ready_ms = since(o->time.ready, o->time.spawned),
+                                    .first_request_us = o->time.first_request_us,
+                                    .first_us = o->time.first_us,
+                                    .settled_us = o->time.settled_us,
+                                    .zombies = (uint32_t)o->zombies,
+                                    .tasks = p.tasks,
+                                    .warmup_requests = o->warmup.done,
+                                    .warm = o->warm,
+                                    .source = pl_sample_source_name(o->source) };
+}
+
+const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
+    *sentence = w->more->end_sentence[0] != '\0' ? w->more->end_sentence : "it was stopped";
+    return pl_cause_name(w->more->cause);
+}
+
+bool pl_look_last_death(const struct pl_service *s, struct pl_look_death *out) {
+    if (s->more->last_death[0] == '\0') return false;
+    snprintf(out->id, sizeof out->id, "d%llu", (unsigned long long)s->more->last_death_generation);
+    out->wall_ms = s->more->last_death_wall_ms;
+    out->cause = pl_cause_name(s->more->last_cause);
+    out->sentence = s->more->last_death;
+    return true;
+}
+
+bool pl_look_replacement(const struct pl_service *s, struct pl_look_replacement *out) {
+    const struct pl_replacement *r = &s->more->replacement;
+    if (!r->active) return false;
+    *out = (struct pl_look_replacement){ .reason = r->reason, .slot = r->slot };
+    return true;
+}
+
+struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool previous) {
+    if (previous) return s->more->previous_tail;
+    struct pl_tail *newest = NULL;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->more->tail != NULL && (slot == 0 || w->slot == slot)) newest = w->more->tail;
+    return newest != NULL ? newest : s->more->previous_tail;
+}

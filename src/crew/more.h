@@ -1,0 +1,194 @@
+/* crew/more.h - what the crew's own files know of a crew, a service and a worker. Not for other rooms. */
+#ifndef PL_CREW_MORE_H
+#define PL_CREW_MORE_H
+#include "base/ring.h"
+#include "crew/crew.h"
+#include "crew/describe.h"
+#include "crew/hello.h"
+#include "crew/link.h"
+#include "net/ask.h"
+#include "worker/policy.h"
+#include "worker/warmup.h"
+
+enum {
+    PL_CREW_TICK_MS = 50,
+    PL_CREW_LINE_BYTES = 16384, /* a longer worker line is passed on in pieces */
+    PL_CREW_RING_BYTES = 262144,
+    PL_CREW_ID_BYTES = 16,
+    PL_CREW_SAMPLES = 64, /* warm-up samples of one service */
+};
+
+/* One warm-up request. Owned by its worker's list. */
+enum pl_sample_source { PL_SAMPLE_NONE, PL_SAMPLE_DECLARED, PL_SAMPLE_RECORDED, PL_SAMPLE_EXAMPLES };
+struct pl_sample {
+    struct pl_sample *next;
+    enum pl_sample_source source;
+    char *method, *target, *headers; /* headers: lines ending with CRLF */
+    char *body;
+    size_t body_len;
+    int status; /* wanted; 0: any 2xx */
+};
+const char *pl_sample_source_name(enum pl_sample_source s);
+void pl_samples_free(struct pl_sample *list);
+
+/* How a worker comes to be READY and what it left on the way, monotonic ms; 0 = not yet. */
+struct pl_timeline {
+    uint64_t spawned, imported, loaded, socket, warm, ready, first_request;
+    uint64_t first_us, settled_us; /* warm-up: wall of the first request, settled median */
+    uint64_t first_request_us;     /* of the first real one */
+};
+
+struct pl_worker_more {
+    char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
+    struct pl_timeline time;
+    size_t page_bytes;
+    bool adopted, warm, described_here, first_told;
+    /* how it ends */
+    bool ordered, timed_out, warm_failed, never_spawned, was_ready;
+    char problem[256]; /* why the warm-up failed, or why it could not be spawned */
+    bool replaced; /* its successor is READY: its slot is no longer its own */
+    bool told;     /* its death is in the log */
+    bool let_go;   /* what was its has been given back */
+    uint64_t ready_from_ms, drain_until_ms, start_until_ms, stopped_ms;
+    struct pl_wire_exit exit; /* once exited */
+    bool keeper_gone;         /* GONE came; waits for the gateway to let go */
+    char end_sentence[256], last_line[256];
+    enum pl_cause cause;
+    /* output */
+    struct pl_ring ring;
+    struct pl_buf partial; /* a line that has not ended */
+    struct pl_tail *tail;
+    uint64_t log_bytes, log_lost;
+    /* control socket */
+    uv_pipe_t *control;
+    struct pl_buf control_in;
+    uint64_t ask_id;
+    /* probe, warm-up, scrape: at most one question of each at a time */
+    struct pl_ask *probe, *warming, *scrape;
+    uint64_t probe_at_ms, proof_ms;
+    bool says_ready; /* its own readiness, last heard */
+    struct pl_sample *samples, *sample;
+    enum pl_sample_source source;
+    struct pl_warmup warmup;
+    uint64_t warm_cpu_us;
+    uint32_t warm_ok;
+    bool samples_loading;
+    /* gateway's counts */
+    int zombies;
+    /* replacement: this one takes the place of `replaces` when READY */
+    struct pl_worker *replaces;
+    struct pl_buf metrics_text; /* last scrape */
+    uint64_t scraped_ms, scrape_at_ms;
+};
+
+/* One place for a worker: 1..N. */
+struct pl_slot {
+    uint32_t failed_starts;
+    uint64_t retry_at_ms; /* 0: none waits */
+    bool failed;          /* FAILED: given up */
+    enum pl_cause last_cause;
+    uint64_t down_since_ms;
+};
+
+/* A replacement ordered by somebody, slot after slot. */
+struct pl_replacement {
+    bool active;
+    char action[24]; /* id for /actions, or "" */
+    const char *reason;
+    uint32_t slot, last_slot; /* in work now; the last one to do */
+    uint64_t started_ms, from_generation, to_generation;
+    struct pl_worker *successor;
+};
+
+struct pl_service_more {
+    struct pl_slot *slots; /* slot_room of them, index slot - 1 */
+    uint32_t slot_room;
+    struct pl_description *description; /* or NULL */
+    bool deployed;
+    struct pl_replacement replacement;
+    struct pl_tail *previous_tail; /* output of the last generation that is gone */
+    char last_death[320];
+    enum pl_cause last_cause;
+    uint64_t last_death_wall_ms, last_death_generation;
+    uint64_t first_request_us;
+    bool ready_told, ready_was; /* ready.changed */
+    uint64_t failed_since_ms;
+};
+
+struct pl_crew {
+    struct pl_app *app;
+    struct pl_link *link; /* borrowed */
+    struct pl_crew_hooks hooks;
+    struct pl_wire_welcome welcome;
+    const char *run_dir, *python_path, *state_dir;
+    struct pl_service *services;
+    size_t service_count;
+    uv_timer_t tick;
+    uint64_t sequence;
+    bool stopping, stopped;
+    void (*on_stopped)(void *ctx);
+    void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
+    void *ctx;
+    uint64_t metrics_asked_ms, metered_ms;
+    struct pl_buf scratch;
+};
+
+/* life.c: every change of state and its side effects go through here. */
+void pl_life_feed(struct pl_worker *w, enum pl_worker_event ev);
+struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot);
+void pl_life_tick(struct pl_crew *c, uint64_t now);
+void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e);
+void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e);
+void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the keeper */
+void pl_life_release(struct pl_worker *w); /* frees it if nobody needs it any more */
+bool pl_life_drained(struct pl_worker *w);
+void pl_life_tend(struct pl_service *s, uint64_t now);
+void pl_life_successor(struct pl_service *s, struct pl_worker *old);
+void pl_life_ready_changed(struct pl_service *s);
+struct pl_slot *pl_life_slot(struct pl_service *s, uint32_t slot);
+uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
+
+/* spawn.c */
+bool pl_spawn(struct pl_worker *w, struct pl_err *err);
+void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
+void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
+/* probe.c */
+void pl_probe_start(struct pl_worker *w);
+void pl_probe_tick(struct pl_worker *w, uint64_t now);
+void pl_probe_stop(struct pl_worker *w);
+/* warm.c */
+void pl_warm_start(struct pl_worker *w);
+void pl_warm_stop(struct pl_worker *w);
+/* samples.c */
+void pl_samples_load(struct pl_worker *w);
+struct pl_sample *pl_samples_examples(const struct pl_service *s);
+void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *problem); /* warm.c */
+/* control.c */
+bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
+void pl_control_close(struct pl_worker *w);
+void pl_control_go(struct pl_worker *w);
+/* output.c */
+void pl_output_read(struct pl_worker *w, bool last);
+void pl_output_free(struct pl_worker *w);
+/* note.c */
+void pl_note_leave(struct pl_worker *w);
+bool pl_note_read(struct pl_worker *w, const void *note, size_t bytes); /* true: READY and usable as it is */
+/* hold.c */
+void pl_hold(struct pl_crew *c, const char *name, int fd); /* borrowed; -1 lets go */
+void pl_hold_text(struct pl_crew *c, const char *name, const char *text, size_t len);
+/* scrape.c */
+void pl_scrape_tick(struct pl_worker *w, uint64_t now);
+void pl_scrape_stop(struct pl_worker *w);
+/* replace.c */
+void pl_replace_ready(struct pl_worker *successor);
+void pl_replace_lost(struct pl_worker *successor);
+void pl_replace_tick(struct pl_service *s, uint64_t now);
+/* meters.c */
+void pl_meters_state(struct pl_worker *w);
+void pl_meters_tick(struct pl_crew *c, uint64_t now);
+
+static inline uint64_t pl_crew_now(const struct pl_crew *c) { return pl_now_ms(c->app->clock); }
+struct pl_worker *pl_crew_by_generation(struct pl_crew *c, uint64_t generation);
+const char *pl_worker_label(const struct pl_worker *w); /* "1": the slot as text, for labels */
+#endif

@@ -1,0 +1,114 @@
+/* output.c - what workers print, from the keeper's rings to our stdout, line by line and byte for byte. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "crew/more.h"
+#include "crew/tail.h"
+
+enum { CHUNK = 65536, TURNS = 8 };
+
+static struct pl_tail *tail_of(struct pl_worker *w) {
+    if (w->more->tail == NULL) w->more->tail = pl_tail_create((uint32_t)w->service->crew->app->config->logs_tail);
+    return w->more->tail;
+}
+
+static void print_json(struct pl_worker *w, const char *line, size_t len, struct pl_buf *out) {
+    char ts[PL_TIME_TEXT];
+    pl_time_rfc3339(pl_wall_ms(w->service->crew->app->clock), ts);
+    pl_buf_addf(out, "{\"ts\":\"%s\",\"service\":\"%s\",\"worker\":%u,\"generation\":%llu,\"line\":", ts,
+                w->service->config->id, w->slot, (unsigned long long)w->generation);
+    pl_buf_add_json(out, line, len);
+    pl_buf_add(out, "}\n", 2);
+}
+
+/* One line without its newline. `whole`: it had one (a piece of a longer line has not). */
+static void put_line(struct pl_worker *w, const char *line, size_t len, struct pl_buf *out) {
+    const struct pl_config *c = w->service->crew->app->config;
+    struct pl_tail *tail = tail_of(w);
+    if (tail != NULL) pl_tail_add(tail, line, len);
+    switch (c->logs_workers) {
+    case PL_CFG_LOGS_WORKERS_JSON:
+        print_json(w, line, len, out);
+        return;
+    case PL_CFG_LOGS_WORKERS_PREFIX:
+        pl_buf_addf(out, "%s/%u.%llu | ", w->service->config->id, w->slot, (unsigned long long)w->generation);
+        break;
+    default:
+        break;
+    }
+    pl_buf_add(out, line, len);
+    pl_buf_add(out, "\n", 1);
+}
+
+static void take(struct pl_worker *w, const char *bytes, size_t count, struct pl_buf *out) {
+    struct pl_buf *partial = &w->more->partial;
+    while (count > 0) {
+        const char *end = memchr(bytes, '\n', count);
+        size_t len = end != NULL ? (size_t)(end - bytes) : count;
+        size_t room = PL_CREW_LINE_BYTES - partial->len;
+        if (end == NULL && len < room) {
+            pl_buf_add(partial, bytes, len);
+            return;
+        }
+        size_t part = len > room ? room : len;
+        if (partial->len > 0) {
+            pl_buf_add(partial, bytes, part);
+            put_line(w, partial->data, partial->len, out);
+            partial->len = 0;
+        } else {
+            put_line(w, bytes, part, out);
+        }
+        bytes += part;
+        count -= part;
+        if (part == len && end != NULL) {
+            bytes++;
+            count--;
+        }
+    }
+}
+
+static void count(struct pl_worker *w, uint64_t bytes) {
+    struct pl_worker_more *o = w->more;
+    struct pl_metrics *m = w->service->crew->app->metrics;
+    uint64_t lost = atomic_load_explicit(&o->ring.head->lost, memory_order_relaxed);
+    o->log_bytes += bytes;
+    pl_series_add(pl_series(m, PL_M_WORKER_LOG_BYTES_TOTAL, w->service->config->id, pl_worker_label(w)),
+                  (double)bytes);
+    if (lost > o->log_lost)
+        pl_series_add(pl_series(m, PL_M_WORKER_LOG_BYTES_DROPPED_TOTAL, w->service->config->id, pl_worker_label(w)),
+                      (double)(lost - o->log_lost));
+    o->log_lost = lost;
+}
+
+void pl_output_read(struct pl_worker *w, bool last) {
+    static char chunk[CHUNK];
+    struct pl_crew *c = w->service->crew;
+    struct pl_buf *out = &c->scratch;
+    if (w->more->ring.head == NULL) return;
+    for (int turn = 0; turn < TURNS || last; turn++) {
+        size_t n = pl_ring_read(&w->more->ring, chunk, sizeof chunk);
+        if (n == 0) break;
+        out->len = 0;
+        take(w, chunk, n, out);
+        if (out->len > 0) pl_log_raw(c->app->log, out->data, out->len);
+        count(w, n);
+    }
+    if (last && w->more->partial.len > 0) {
+        out->len = 0;
+        put_line(w, w->more->partial.data, w->more->partial.len, out);
+        w->more->partial.len = 0;
+        pl_log_raw(c->app->log, out->data, out->len);
+    }
+}
+
+void pl_output_free(struct pl_worker *w) {
+    pl_ring_close(&w->more->ring);
+    pl_buf_free(&w->more->partial);
+    struct pl_service_more *s = w->service->more;
+    if (w->more->tail != NULL) {
+        pl_tail_drop(s->previous_tail);
+        s->previous_tail = w->more->tail;
+        w->more->tail = NULL;
+    }
+}

@@ -1,0 +1,46 @@
+/* scrape.c - the worker's own metrics, fetched in the background while somebody looks at ours: a scrape of ours never
+ * waits for a worker. */
+#include "crew/more.h"
+
+enum { TEXT_BYTES = 4 << 20, ASKED_LATELY_MS = 60000 };
+
+static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
+    struct pl_worker *w = ctx;
+    w->more->scrape = NULL;
+    w->more->scrape_at_ms = pl_crew_now(w->service->crew) + (uint64_t)w->service->crew->app->config->metrics_refresh_ms;
+    if (!reply->answered || reply->status != 200) return;
+    w->more->metrics_text.len = 0;
+    if (pl_buf_add(&w->more->metrics_text, reply->body, reply->body_len))
+        w->more->scraped_ms = pl_crew_now(w->service->crew);
+}
+
+void pl_scrape_tick(struct pl_worker *w, uint64_t now) {
+    struct pl_crew *c = w->service->crew;
+    const struct pl_worker_more *o = w->more;
+    if (w->state != PL_WORKER_READY || o->scrape != NULL) return;
+    bool wanted = o->scraped_ms == 0 || now - c->metrics_asked_ms < ASKED_LATELY_MS;
+    if (!wanted || now < o->scrape_at_ms) return;
+    const struct pl_ask_question q = {
+        .socket_path = w->socket_path,
+        .method = "GET",
+        .target = "/metrics",
+        .headers = "x-plimsoll-warmup: 1\r\n",
+        .reply_cap = TEXT_BYTES,
+        .timeout_ms = (uint64_t)w->service->config->probe_timeout_ms * 5,
+    };
+    w->more->scrape = pl_ask_start(c->app->loop, &q, on_answer, w);
+}
+
+void pl_scrape_stop(struct pl_worker *w) {
+    if (w->more->scrape != NULL) pl_ask_cancel(w->more->scrape);
+    w->more->scrape = NULL;
+    pl_buf_free(&w->more->metrics_text);
+}
+
+const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t *age_ms) {
+    if (w->more->scraped_ms == 0) return NULL;
+    *age_ms = pl_crew_now(w->service->crew) - w->more->scraped_ms;
+    return &w->more->metrics_text;
+}
+
+void pl_crew_metrics_asked(struct pl_crew *c) { c->metrics_asked_ms = pl_crew_now(c); }

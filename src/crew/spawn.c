@@ -1,0 +1,216 @@
+/* spawn.c - one generation comes to be: its listener, its folders, its recipe, the order to the keeper. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/tree.h"
+#include "crew/more.h"
+#include "plimsoll/shm.h"
+#include "worker/recipe.h"
+
+extern char **environ;
+
+enum {
+    RECIPE_ARENA_BYTES = 4 << 20,
+    UPSTREAM_KEEP_ALIVE_S = 3600, /* uvicorn keeps connections longer than our pool ever does */
+};
+
+static int listen_at(const char *path, struct pl_err *err) {
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    size_t n = strlen(path);
+    if (n >= sizeof address.sun_path) {
+        PL_FAIL(err, PL_E_SYS, "socket path %s is longer than %zu bytes", path, sizeof address.sun_path - 1);
+        return -1;
+    }
+    memcpy(address.sun_path, path, n);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 2048) == 0) return fd;
+    PL_FAIL_SYS(err, errno, "listen on %s", path);
+    if (fd != -1) close(fd);
+    return -1;
+}
+
+static bool make_folder(char *path, size_t room, const struct pl_crew *c, const char *kind, const char *id,
+                        struct pl_err *err) {
+    snprintf(path, room, "%s/%s/%s", c->run_dir, kind, id);
+    if (mkdir(path, 0700) == 0 || errno == EEXIST) return true;
+    return PL_FAIL_SYS(err, errno, "make %s", path);
+}
+
+static int recipe_memfd(const struct pl_recipe *r, struct pl_err *err) {
+    struct pl_buf text;
+    struct pl_recipe_head head = { .argc = r->argc, .envc = r->envc };
+    pl_buf_init(&text, (size_t)1 << 20);
+    bool ok = pl_buf_add(&text, &head, sizeof head) && pl_buf_add(&text, r->folder, strlen(r->folder) + 1);
+    for (uint32_t i = 0; ok && i < r->argc; i++) ok = pl_buf_add(&text, r->argv[i], strlen(r->argv[i]) + 1);
+    for (uint32_t i = 0; ok && i < r->envc; i++) ok = pl_buf_add(&text, r->envp[i], strlen(r->envp[i]) + 1);
+    int fd = ok ? pl_memfd_of("plimsoll-recipe", text.data, text.len) : -1;
+    if (!ok)
+        PL_FAIL(err, PL_E_TOO_LARGE, "argv and environment of the worker are over 1 MiB");
+    else if (fd == -1)
+        PL_FAIL_SYS(err, errno, "recipe of the worker");
+    pl_buf_free(&text);
+    return fd;
+}
+
+/* The worker's page is mapped read-only; sizes are checked once, in sample/page.c. */
+void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd) {
+    struct stat st;
+    struct pl_err err;
+    PL_AUTO_FD int page = page_fd;
+    PL_AUTO_FD int ring = ring_fd;
+    if (fstat(page, &st) == 0 && st.st_size > 0) {
+        void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, page, 0);
+        if (at != MAP_FAILED) {
+            w->more->page_bytes = (size_t)st.st_size;
+            if (!pl_page_open(&w->page, at, (size_t)st.st_size, &err))
+                pl_log(w->service->crew->app->log, PL_WARN, "worker.degraded",
+                       F_STR("service", w->service->config->id), F_STR("worker", pl_worker_label(w)),
+                       F_STR("feature", "page"), F_STR("reason", err.msg));
+        }
+    }
+    if (!pl_ring_open(&w->more->ring, ring)) w->more->ring = (struct pl_ring){ 0 };
+}
+
+static void on_spawned(void *ctx, struct pl_wire_message *reply) {
+    struct pl_worker *w = ctx;
+    struct pl_crew *c = w->service->crew;
+    if (reply->head.kind != PL_WIRE_SPAWNED || reply->fd_count != 2) {
+        int error = reply->head.kind == PL_WIRE_REFUSED ? (int)reply->refused.error : EPROTO;
+        struct pl_wire_exit e = { 0 };
+        w->more->never_spawned = true;
+        snprintf(w->more->problem, sizeof w->more->problem, "the keeper refused: %s", strerror(error));
+        pl_life_exited(w, &e);
+        pl_life_gone(w, &e);
+        return;
+    }
+    w->generation = reply->spawned.generation;
+    w->pid = (pid_t)reply->spawned.pid;
+    reply->fd_count = 0;
+    pl_spawn_shared(w, reply->fds[0], reply->fds[1]);
+    if (w->more->control != NULL) {
+        char name[PL_WIRE_NAME_BYTES];
+        uv_os_fd_t fd;
+        snprintf(name, sizeof name, "ctl:%llu", (unsigned long long)w->generation);
+        if (uv_fileno((uv_handle_t *)w->more->control, &fd) == 0) pl_hold(c, name, fd);
+    }
+    pl_log(c->app->log, PL_INFO, "worker.spawned", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("pid", w->pid), F_STR("way", "exec"));
+    if (w->state == PL_WORKER_STOPPING) pl_life_order_stop(w); /* it was told to stop before it was there */
+}
+
+static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
+    static char prom[160], tmp[160];
+    struct pl_crew *c = w->service->crew;
+    const struct pl_service_config *s = w->service->config;
+    if (!make_folder(prom, sizeof prom, c, "prom", w->more->id, err)) return false;
+    if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
+    const struct pl_recipe_facts facts = {
+        .python = s->python,
+        .python_path = c->python_path,
+        .folder = s->working_dir,
+        .ident = s->run,
+        .prom_dir = prom,
+        .tmp_dir = tmp,
+        .worker = w->slot,
+        .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,
+        .graceful_stop_s = (uint64_t)(s->stop_timeout_ms + 999) / 1000,
+    };
+    return pl_recipe_python(c->app->config, s, &facts, environ, a, r, err);
+}
+
+static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, struct pl_wire_message *m) {
+    const struct pl_service_config *s = w->service->config;
+    pl_wire_init(m, PL_WIRE_SPAWN, sizeof m->spawn, 0);
+    m->spawn.recipe_hash = pl_recipe_hash(r);
+    m->spawn.flags = PL_SPAWN_LISTENER | PL_SPAWN_CONTROL;
+    m->spawn.page_bytes = PL_PAGE_BYTES;
+    m->spawn.ring_bytes = PL_CREW_RING_BYTES;
+    m->spawn.stop_signal = SIGTERM;
+    m->spawn.stop_ms = (uint32_t)s->stop_timeout_ms;
+    m->spawn.oom_score_adj = (int32_t)s->oom_score_adj;
+    /* Who it is, for a main that dies before it leaves a note: index and slot; the rest is for people. */
+    snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u %.20s", w->service->index, w->slot, s->id);
+    snprintf(m->spawn.socket_name, sizeof m->spawn.socket_name, "w/%s", w->more->id);
+}
+
+bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
+    struct pl_crew *c = w->service->crew;
+    struct pl_arena arena;
+    struct pl_recipe recipe;
+    struct pl_wire_message m;
+    int pair[2] = { -1, -1 };
+    snprintf(w->more->id, sizeof w->more->id, "%llx-%llx", (unsigned long long)c->welcome.main_id,
+             (unsigned long long)++c->sequence);
+    snprintf(w->socket_path, sizeof w->socket_path, "%s/w/%s", c->run_dir, w->more->id);
+    pl_arena_init(&arena, RECIPE_ARENA_BYTES);
+    bool ok = build_recipe(w, &arena, &recipe, err);
+    PL_AUTO_FD int recipe_fd = ok ? recipe_memfd(&recipe, err) : -1;
+    ok = ok && recipe_fd != -1;
+    if (ok) fill_order(w, &recipe, &m);
+    pl_arena_free(&arena);
+    /* The listener exists before the worker: a probe written into it waits there. Our copy is closed at once, so that a
+     * dead worker refuses. */
+    PL_AUTO_FD int listener = ok ? listen_at(w->socket_path, err) : -1;
+    ok = ok && listener != -1;
+    if (ok && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
+        ok = PL_FAIL_SYS(err, errno, "control socket");
+    PL_AUTO_FD int theirs = pair[1];
+    if (!ok) return false;
+    if (!pl_control_open(w, pair[0])) return PL_FAIL(err, PL_E_NOMEM, "control socket: out of memory");
+    m.fds[0] = recipe_fd;
+    m.fds[1] = listener;
+    m.fds[2] = theirs;
+    m.fd_count = 3;
+    w->more->time.spawned = pl_crew_now(c);
+    if (!pl_link_order(c->link, &m, on_spawned, w)) return PL_FAIL(err, PL_E_NOMEM, "order a spawn: out of memory");
+    return true;
+}
+
+/* --- its folders go when it is gone: a big TMPDIR must not hold up the loop */
+
+struct cleaning {
+    uv_work_t work;
+    int run_fd;
+    char id[PL_CREW_ID_BYTES];
+};
+
+static void clean_now(uv_work_t *work) {
+    struct cleaning *k = work->data;
+    static const char *const kinds[] = { "prom", "tmp" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int fd = openat(k->run_fd, kinds[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd == -1) continue;
+        pl_remove_tree(fd, k->id);
+        close(fd);
+    }
+}
+
+static void cleaned(uv_work_t *work, int status) {
+    struct cleaning *k = work->data;
+    (void)status;
+    close(k->run_fd);
+    free(k);
+}
+
+void pl_spawn_clean(struct pl_worker *w) {
+    struct pl_crew *c = w->service->crew;
+    struct cleaning *k = calloc(1, sizeof *k);
+    if (k == NULL) return; /* the keeper empties the run folder at its end */
+    k->run_fd = open(c->run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    memcpy(k->id, w->more->id, sizeof k->id);
+    k->work.data = k;
+    if (k->run_fd == -1 || uv_queue_work(c->app->loop, &k->work, clean_now, cleaned) != 0) {
+        if (k->run_fd != -1) close(k->run_fd);
+        free(k);
+    }
+}
