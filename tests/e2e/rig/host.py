@@ -1,0 +1,74 @@
+"""Processes of this machine, as /proc tells them, and what a test left behind."""
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def set_subreaper(yes):
+    """Whatever a test leaves behind becomes a child of this process: nothing can hide by losing its parent."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _stat(pid):
+    """(state, parent), or None when it is gone. The name in the middle may hold spaces and brackets."""
+    try:
+        after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return after[0], int(after[1])
+
+
+def state_of(pid):
+    """The letter of /proc/PID/stat, or "" when there is no such process."""
+    stat = _stat(pid)
+    return stat[0] if stat else ""
+
+
+def descendants(root):
+    """Every process below `root`, zombies included."""
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(entry)):
+            children.setdefault(stat[1], []).append(int(entry))
+    found, todo = [], [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def describe(pid):
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        line = "?"
+    return f"{pid} ({state_of(pid) or 'gone'}) {line[:160]}"
+
+
+def left_processes(before, patience_s=2):
+    """What is new below this process once every server has ended; what goes within the patience is forgiven."""
+    deadline = time.monotonic() + patience_s
+    while (left := set(descendants(os.getpid())) - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return sorted(left)
+
+
+def end_processes(pids):
+    """SIGKILL and reap, so that one test's leftovers are not the next one's."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    for pid in pids:
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass

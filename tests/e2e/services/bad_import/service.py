@@ -1,0 +1,3 @@
+"""Fails while the module is imported."""
+
+raise RuntimeError("module-level failure")
