@@ -55,9 +55,10 @@ struct pl_page_head {
 };
 
 /* Bits of pl_page_counts.features: what this worker really does. Set before the first request is taken.
- * RECORDS: every request that reaches user code leaves records; without it, that there is none proves
- * nothing. DEADLINE: finished requests leave no timer behind. OVERRIDES: the server behind the page refuses
- * nothing for load, and times out after us. CONTROL: the control socket is answered. */
+ * RECORDS: every request that reaches user code leaves records; without it their absence proves nothing.
+ * DEADLINE: finished requests leave no timer behind.
+ * OVERRIDES: the server behind the page refuses nothing for load, and times out after us.
+ * CONTROL: the control socket is answered. */
 enum pl_page_feature {
     PL_PAGE_F_RECORDS = 1,
     PL_PAGE_F_DEADLINE = 2,
@@ -67,10 +68,9 @@ enum pl_page_feature {
 
 /* Each is stored whole; together they are no snapshot. Times: CLOCK_MONOTONIC milliseconds, 0 = not yet. */
 struct pl_page_counts {
-    uint64_t
-        progress;   /* changes whenever the worker does anything: a request, a chunk sent, a handler's step */
-    uint64_t begun; /* begin records written */
-    uint64_t ended; /* end records written; not begun less in_flight: see PL_RECORD_UNBEGUN */
+    uint64_t progress;    /* changes with every request, chunk sent and handler begun or ended */
+    uint64_t begun;       /* begin records written */
+    uint64_t ended;       /* end records written; not begun less in_flight: see PL_RECORD_UNBEGUN */
     uint64_t in_flight;   /* requests with a begin record and no end record, zombies and tasks included */
     uint64_t zombies;     /* of those: handlers that run on after their request was given up */
     uint64_t tasks;       /* background jobs taken and not finished */
@@ -86,10 +86,11 @@ struct pl_page_counts {
 /* Flags of both kinds of record.
  * BATCHED: of a batchable endpoint; begins with the request's arrival, since a batch knows no requests.
  * ZOMBIE: its handler outlived it.
+ * STREAM: answers piece by piece.
  * TASK: submits a background job; ends with the job.
  * WARMUP: marked x-plimsoll-warmup.
- * EDGE: begins at the application's edge, where the user's own ASGI code sees it before any handler does.
- * UNBEGUN: end only; it never reached user code: refused input, unknown path, given up while it waited. */
+ * EDGE: begins at the application's edge, where the user's own ASGI code sees it before any handler.
+ * UNBEGUN: end only; it never reached user code: refused input, unknown path, given up while waiting. */
 enum pl_record_flag {
     PL_RECORD_BATCHED = 1,
     PL_RECORD_ZOMBIE = 2,

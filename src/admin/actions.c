@@ -33,7 +33,8 @@ void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
         pl_admin_reply_error(c, 404, "not_found", "no such action", NULL);
         return;
     }
-    json_t *doc = json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "kind", "action", "id", x->id, "state", names[x->state]);
+    json_t *doc =
+        json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "kind", "action", "id", x->id, "state", names[x->state]);
     if (x->state != PL_ACTION_RUNNING) {
         json_object_set_new(doc, "exit", json_integer(x->state == PL_ACTION_DONE ? 0 : 1));
         json_object_set_new(doc, "message", json_string(x->message));
@@ -65,7 +66,8 @@ static void restart(struct pl_admin *a, struct pl_conn *c, json_t *body) {
         return;
     }
     if (mode != NULL && strcmp(mode, "handover") == 0) {
-        pl_admin_reply_error(c, 501, "not_implemented", "handover is not in this version", "leave --mode out: overlap");
+        pl_admin_reply_error(c, 501, "not_implemented", "handover is not in this version",
+                             "leave --mode out: overlap");
         return;
     }
     struct pl_action *x = new_action(a);
@@ -91,7 +93,8 @@ static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     pl_admin_reply_error(c, 400, "invalid_value", "level is one of debug, info, warn, error", NULL);
 }
 
-void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body, size_t len) {
+void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body,
+                       size_t len) {
     static const struct {
         const char *verb;
         void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);

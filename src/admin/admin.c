@@ -69,13 +69,16 @@ const char *pl_target_value(const struct pl_target *t, const char *key) {
 
 void pl_admin_reply_json(struct pl_conn *c, uint16_t status, json_t *doc) {
     char *text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    const struct pl_http_reply r = { .status = status, .body = text, .body_len = text != NULL ? strlen(text) : 0 };
+    const struct pl_http_reply r = { .status = status,
+                                     .body = text,
+                                     .body_len = text != NULL ? strlen(text) : 0 };
     pl_conn_reply(c, &r);
     free(text);
     json_decref(doc);
 }
 
-void pl_admin_reply_error(struct pl_conn *c, uint16_t status, const char *code, const char *message, const char *hint) {
+void pl_admin_reply_error(struct pl_conn *c, uint16_t status, const char *code, const char *message,
+                          const char *hint) {
     json_t *e = json_pack("{s:s,s:s}", "code", code, "message", message);
     if (hint != NULL && hint[0] != '\0') json_object_set_new(e, "hint", json_string(hint));
     pl_admin_reply_json(c, status, json_pack("{s:o}", "error", e));
@@ -141,12 +144,18 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         return;
     }
     path = t.path;
-    if (strcmp(path, "/status") == 0) reply_status(a, c, NULL);
-    else if (strncmp(path, "/status/", 8) == 0) reply_status(a, c, path + 8);
-    else if (strcmp(path, "/config") == 0) reply_config(a, c);
-    else if (strcmp(path, "/events") == 0) pl_events_answer(a, c, &t);
-    else if (strncmp(path, "/logs/", 6) == 0) pl_logs_answer(a, c, &t, path + 6);
-    else if (strncmp(path, "/actions/", 9) == 0) pl_actions_state(a, c, path + 9);
+    if (strcmp(path, "/status") == 0)
+        reply_status(a, c, NULL);
+    else if (strncmp(path, "/status/", 8) == 0)
+        reply_status(a, c, path + 8);
+    else if (strcmp(path, "/config") == 0)
+        reply_config(a, c);
+    else if (strcmp(path, "/events") == 0)
+        pl_events_answer(a, c, &t);
+    else if (strncmp(path, "/logs/", 6) == 0)
+        pl_logs_answer(a, c, &t, path + 6);
+    else if (strncmp(path, "/actions/", 9) == 0)
+        pl_actions_state(a, c, path + 9);
     else if (!pl_admin_own(a, c))
         pl_admin_reply_error(c, 404, "not_found", "no such route",
                              "/livez /readyz /metrics /status /config /events /logs/SERVICE /actions/ID");
@@ -159,7 +168,8 @@ static void on_request(void *ctx, struct pl_conn *c) {
         read_request(a, c);
         return;
     }
-    struct acting *x = h->method_id == HTTP_POST && h->target_len < sizeof x->verb ? calloc(1, sizeof *x) : NULL;
+    struct acting *x =
+        h->method_id == HTTP_POST && h->target_len < sizeof x->verb ? calloc(1, sizeof *x) : NULL;
     if (x == NULL) {
         pl_admin_reply_error(c, 405, "method_not_allowed", "GET reads, POST acts", NULL);
         return;
@@ -216,11 +226,12 @@ bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct
         .request = on_request, .body = on_body, .body_end = on_body_end, .gone = on_gone
     };
     a->o = *o;
-    a->limits = (struct pl_server_limits){ .http = { .request_line = 2048, .head_bytes = 16384, .headers = 64 },
-                                           .head_timeout_ms = 10000,
-                                           .idle_timeout_ms = 75000,
-                                           .write_timeout_ms = 60000,
-                                           .connections = 256 };
+    a->limits =
+        (struct pl_server_limits){ .http = { .request_line = 2048, .head_bytes = 16384, .headers = 64 },
+                                   .head_timeout_ms = 10000,
+                                   .idle_timeout_ms = 75000,
+                                   .write_timeout_ms = 60000,
+                                   .connections = 256 };
     a->server = pl_server_create(&(struct pl_server_options){ .loop = o->app->loop,
                                                               .timers = o->timers,
                                                               .metrics = o->app->metrics,

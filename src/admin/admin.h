@@ -1,8 +1,9 @@
-/* admin/admin.h - what people and machines ask main about itself: health, metrics, status, events, logs, and the few verbs
- * that act.
+/* admin/admin.h - what people and machines ask main about itself: health, metrics, status, events, logs, and
+ * the few verbs that act.
  *
- * Two doors: the data port answers GET and HEAD of /livez, /readyz and /metrics through pl_admin_own; the admin port
- * (loopback TCP) and run_dir/admin.sock answer everything. Acting needs the Unix socket and the same uid, or root.
+ * Two doors: the data port answers GET and HEAD of /livez, /readyz and /metrics through pl_admin_own; the
+ * admin port (loopback TCP) and run_dir/admin.sock answer everything. Acting needs the Unix socket and the
+ * same uid, or root.
  */
 #ifndef PL_ADMIN_ADMIN_H
 #define PL_ADMIN_ADMIN_H

@@ -1,5 +1,5 @@
-/* banner.c - the first thing people read: where it listens, what it holds a request against and who said so, what is
- * guarded and what is not. At most 8 lines. */
+/* banner.c - the first thing people read: where it listens, what it holds a request against and who said so,
+ * what is guarded and what is not. At most 8 lines. */
 #include <stdio.h>
 
 #include "admin/inside.h"
@@ -17,13 +17,17 @@ static void service_lines(const struct pl_admin *a, struct pl_service *s, struct
     struct pl_look_worker l = { 0 };
     if (ready != NULL) pl_look_worker((struct pl_worker *)(uintptr_t)ready, now, &l);
     pl_buf_addf(out, "  %s  %s  (BentoML %s, Python %s)  mode %s\n", s->config->id, s->config->run,
-                d != NULL && d->bentoml != NULL ? d->bentoml : "?", d != NULL && d->python != NULL ? d->python : "?",
-                pl_config_word("mode", s->config->mode));
-    pl_buf_addf(out, "    limits: workers %s (%s), threads %s (%s), timeout %s (%s), max_concurrency %s (%s), queue %s, body %s\n",
-                pl_config_text(c, s->index, "workers"), origin_of(a, s, "workers"), pl_config_text(c, s->index, "threads"),
-                origin_of(a, s, "threads"), pl_config_text(c, s->index, "traffic.timeout"),
-                origin_of(a, s, "traffic.timeout"), pl_config_text(c, s->index, "traffic.max_concurrency"),
-                origin_of(a, s, "traffic.max_concurrency"), pl_config_text(c, s->index, "traffic.queue.max_requests"),
+                d != NULL && d->bentoml != NULL ? d->bentoml : "?",
+                d != NULL && d->python != NULL ? d->python : "?", pl_config_word("mode", s->config->mode));
+    pl_buf_addf(out,
+                "    limits: workers %s (%s), threads %s (%s), timeout %s (%s), max_concurrency %s (%s), "
+                "queue %s, body %s\n",
+                pl_config_text(c, s->index, "workers"), origin_of(a, s, "workers"),
+                pl_config_text(c, s->index, "threads"), origin_of(a, s, "threads"),
+                pl_config_text(c, s->index, "traffic.timeout"), origin_of(a, s, "traffic.timeout"),
+                pl_config_text(c, s->index, "traffic.max_concurrency"),
+                origin_of(a, s, "traffic.max_concurrency"),
+                pl_config_text(c, s->index, "traffic.queue.max_requests"),
                 pl_config_text(c, s->index, "limits.body"));
     if (ready == NULL)
         pl_buf_addf(out, "    not ready: %s\n", pl_health_why(s));
@@ -32,8 +36,10 @@ static void service_lines(const struct pl_admin *a, struct pl_service *s, struct
                     (double)l.ready_ms / 1000, l.warmup_requests, l.source, (double)l.first_us / 1000,
                     (double)l.settled_us / 1000);
     else
-        pl_buf_addf(out, "    ready after %.1f s (unwarmed): give it warmup.requests and the first caller will not pay\n",
-                    (double)l.ready_ms / 1000);
+        pl_buf_addf(
+            out,
+            "    ready after %.1f s (unwarmed): give it warmup.requests and the first caller will not pay\n",
+            (double)l.ready_ms / 1000);
 }
 
 void pl_admin_banner(struct pl_admin *a, struct pl_buf *out) {
@@ -44,5 +50,7 @@ void pl_admin_banner(struct pl_admin *a, struct pl_buf *out) {
         pl_buf_addf(out, "  and %zu more services: plimsoll status\n", services - 2);
         return;
     }
-    pl_buf_adds(out, "  guarded: readiness, restart after death, replacement, concurrency and queue; not yet: memory\n");
+    pl_buf_adds(
+        out,
+        "  guarded: readiness, restart after death, replacement, concurrency and queue; not yet: memory\n");
 }

@@ -1,4 +1,5 @@
-/* events.c - the events as the log saw them, kept in a ring and followed by those who ask; worker output likewise. */
+/* events.c - the events as the log saw them, kept in a ring and followed by those who ask; worker output
+ * likewise. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,8 @@ void pl_admin_tap(void *ctx, enum pl_level level, const char *event, const char 
     if (strcmp(event, "access") == 0) return; /* the access log is not an event stream */
     struct pl_event *e = &a->events[a->event_count % PL_EVENTS_KEPT];
     free(e->line);
-    *e = (struct pl_event){ .number = a->event_count, .level = level, .line = strndup(line, len), .len = len };
+    *e =
+        (struct pl_event){ .number = a->event_count, .level = level, .line = strndup(line, len), .len = len };
     if (e->line == NULL) return;
     snprintf(e->name, sizeof e->name, "%s", event);
     a->event_count++;

@@ -1,5 +1,6 @@
-/* health.c - /livez, /readyz and their per-service forms. /livez: main's loop runs. /readyz: every required service has a
- * warm worker whose own readiness agrees and whose proof is fresh, and we are not draining. Load never makes unready. */
+/* health.c - /livez, /readyz and their per-service forms. /livez: main's loop runs. /readyz: every required
+ * service has a warm worker whose own readiness agrees and whose proof is fresh, and we are not draining.
+ * Load never makes unready. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,7 +56,8 @@ static json_t *service_json(const struct pl_admin *a, const struct pl_service *s
 static void reply(struct pl_conn *c, uint16_t status, json_t *doc, uint64_t retry_ms) {
     char extra[64] = "";
     char *text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    if (retry_ms != 0) snprintf(extra, sizeof extra, "Retry-After: %llu\r\n", (unsigned long long)(retry_ms + 999) / 1000);
+    if (retry_ms != 0)
+        snprintf(extra, sizeof extra, "Retry-After: %llu\r\n", (unsigned long long)(retry_ms + 999) / 1000);
     const struct pl_http_reply r = { .status = status,
                                      .extra = extra[0] != '\0' ? extra : NULL,
                                      .body = text != NULL ? text : "{}",
@@ -81,7 +83,8 @@ static void answer_ready(struct pl_admin *a, struct pl_conn *c) {
         if (left > longest) longest = left;
         if (why == NULL) why = pl_health_why(s);
     }
-    reply(c, 503, json_pack("{s:b,s:s,s:o}", "ready", 0, "why", why != NULL ? why : "starting", "services", services),
+    reply(c, 503,
+          json_pack("{s:b,s:s,s:o}", "ready", 0, "why", why != NULL ? why : "starting", "services", services),
           a->o.app->stopping ? 0 : longest);
 }
 
@@ -100,7 +103,9 @@ static void answer_live_of(struct pl_admin *a, struct pl_conn *c, const struct p
         reply(c, 200, json_pack("{s:b}", "live", 1), 0);
         return;
     }
-    reply(c, 503, json_pack("{s:b,s:s,s:I}", "live", 0, "service", s->config->id, "silent_ms", (json_int_t)silent), 0);
+    reply(c, 503,
+          json_pack("{s:b,s:s,s:I}", "live", 0, "service", s->config->id, "silent_ms", (json_int_t)silent),
+          0);
 }
 
 static bool starts(const char *path, const char *prefix, const char **rest) {
@@ -117,7 +122,8 @@ bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
             reply(c, 200, json_pack("{s:b}", "live", 1), 0);
             return true;
         }
-        const struct pl_service *s = rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+        const struct pl_service *s =
+            rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
         if (s != NULL) answer_live_of(a, c, s);
         return s != NULL;
     }
@@ -126,7 +132,8 @@ bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
             answer_ready(a, c);
             return true;
         }
-        const struct pl_service *s = rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+        const struct pl_service *s =
+            rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
         if (s != NULL) answer_ready_of(a, c, s);
         return s != NULL;
     }

@@ -70,5 +70,6 @@ void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id);
 
 /* admin.c: takes the document. */
 void pl_admin_reply_json(struct pl_conn *c, uint16_t status, json_t *doc);
-void pl_admin_reply_error(struct pl_conn *c, uint16_t status, const char *code, const char *message, const char *hint);
+void pl_admin_reply_error(struct pl_conn *c, uint16_t status, const char *code, const char *message,
+                          const char *hint);
 #endif

@@ -1,5 +1,6 @@
-/* page.c - /metrics: ours, then the workers' own families with their names and a label `worker`. Nothing waits: the
- * workers' texts are those of the last background scrape. */
+/* page.c - /metrics: ours, then the workers' own families with their names and a label `worker`. Nothing
+ * waits: the workers' texts are those of the last background scrape. */
+#include <dirent.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,6 +16,15 @@ static double resident_bytes(void) {
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
+static double open_descriptors(void) {
+    DIR *d = opendir("/proc/self/fd");
+    double count = -3; /* ".", ".." and the one we read through */
+    if (d == NULL) return 0;
+    while (readdir(d) != NULL) count++;
+    closedir(d);
+    return count;
+}
+
 static void own_process(struct pl_admin *a) {
     struct rusage u;
     struct pl_app *app = a->o.app;
@@ -23,7 +33,9 @@ static void own_process(struct pl_admin *a) {
         pl_series_set(cpu, (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                                (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
     pl_series_set(pl_series0(app->metrics, PL_M_PROCESS_RESIDENT_BYTES), resident_bytes());
-    pl_series_set(pl_series0(app->metrics, PL_M_UP_SECONDS), (double)(pl_now_ms(app->clock) - app->started_ms) / 1000);
+    pl_series_set(pl_series0(app->metrics, PL_M_PROCESS_OPEN_FDS), open_descriptors());
+    pl_series_set(pl_series0(app->metrics, PL_M_UP_SECONDS),
+                  (double)(pl_now_ms(app->clock) - app->started_ms) / 1000);
     pl_series_set(pl_series0(app->metrics, PL_M_DRAINING), app->stopping);
     pl_series_set(pl_series0(app->metrics, PL_M_LOG_LINES_DROPPED_TOTAL), (double)pl_log_dropped(app->log));
 }
@@ -35,20 +47,22 @@ static void add_workers(struct pl_admin *a) {
         for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
             uint64_t age;
             const struct pl_buf *text = w->routable ? pl_worker_metrics_text(w, &age) : NULL;
-            if (text != NULL) pl_promtext_add(a->prom, services > 1 ? s->config->id : NULL, w->slot, text->data, text->len);
+            if (text != NULL)
+                pl_promtext_add(a->prom, services > 1 ? s->config->id : NULL, w->slot, text->data, text->len);
         }
     }
 }
 
 static void tell_clashes(struct pl_admin *a) {
     for (const char *name; (name = pl_promtext_clash(a->prom)) != NULL;)
-        pl_log(a->o.app->log, PL_WARN, "worker.degraded", F_STR("feature", "metrics"), F_STR("reason", "a family of ours"),
-               F_STR("family", name));
+        pl_log(a->o.app->log, PL_WARN, "worker.degraded", F_STR("feature", "metrics"),
+               F_STR("reason", "a family of ours"), F_STR("family", name));
 }
 
 void pl_metrics_page(struct pl_admin *a, struct pl_buf *out) {
     own_process(a);
-    pl_series_set(pl_series0(a->o.app->metrics, PL_M_BUFFERED_BYTES), (double)pl_gateway_buffered(a->o.gateway));
+    pl_series_set(pl_series0(a->o.app->metrics, PL_M_BUFFERED_BYTES),
+                  (double)pl_gateway_buffered(a->o.gateway));
     pl_metrics_render(a->o.app->metrics, out);
     if (a->prom == NULL) a->prom = pl_promtext_create();
     if (a->prom == NULL) return;

@@ -1,5 +1,5 @@
-/* status.c - /status: one document with everything `plimsoll status` shows (surface.md 6.4). A figure that is not known
- * is absent. */
+/* status.c - /status: one document with everything `plimsoll status` shows (surface.md 6.4). A figure that is
+ * not known is absent. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +18,8 @@ static json_t *timeline_json(const struct pl_look_worker *l) {
     set_seconds(t, "socket", l->socket_ms);
     set_seconds(t, "warm", l->warm_ms);
     set_seconds(t, "ready", l->ready_ms);
-    if (l->first_request_us != 0) json_object_set_new(t, "first_request_s", json_real((double)l->first_request_us / 1e6));
+    if (l->first_request_us != 0)
+        json_object_set_new(t, "first_request_s", json_real((double)l->first_request_us / 1e6));
     return t;
 }
 
@@ -27,14 +28,15 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
     pl_look_worker(w, now, &l);
     json_t *o = json_pack("{s:i,s:I,s:s,s:f,s:I,s:i,s:i,s:i,s:b,s:o}", "worker", (int)w->slot, "generation",
                           (json_int_t)w->generation, "state", pl_worker_state_name(w->state), "age_s",
-                          (double)l.age_ms / 1000, "requests", (json_int_t)w->served, "in_flight", (int)w->in_flight,
-                          "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm, "timeline",
-                          timeline_json(&l));
+                          (double)l.age_ms / 1000, "requests", (json_int_t)w->served, "in_flight",
+                          (int)w->in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
+                          "timeline", timeline_json(&l));
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
-        json_object_set_new(o, "warmup", json_pack("{s:s,s:i,s:f,s:f}", "source", l.source, "requests",
-                                                   (int)l.warmup_requests, "first_ms", (double)l.first_us / 1000,
-                                                   "settled_ms", (double)l.settled_us / 1000));
+        json_object_set_new(o, "warmup",
+                            json_pack("{s:s,s:i,s:f,s:f}", "source", l.source, "requests",
+                                      (int)l.warmup_requests, "first_ms", (double)l.first_us / 1000,
+                                      "settled_ms", (double)l.settled_us / 1000));
     return o;
 }
 
@@ -50,8 +52,9 @@ static bool any_warm(const struct pl_service *s, uint64_t now) {
 static json_t *queue_json(const struct pl_admin *a, const struct pl_service *s) {
     struct pl_gateway_numbers load;
     pl_gateway_numbers(a->o.gateway, s, &load);
-    json_t *q = json_pack("{s:I,s:I,s:I}", "requests", (json_int_t)load.queued, "max_requests",
-                          (json_int_t)s->config->traffic_queue_max_requests, "running", (json_int_t)load.running);
+    json_t *q =
+        json_pack("{s:I,s:I,s:I}", "requests", (json_int_t)load.queued, "max_requests",
+                  (json_int_t)s->config->traffic_queue_max_requests, "running", (json_int_t)load.running);
     if (load.queued > 0) json_object_set_new(q, "oldest_ms", json_integer((json_int_t)load.oldest_ms));
     if (load.drain_per_s > 0) json_object_set_new(q, "drain_per_s", json_real(load.drain_per_s));
     return q;
@@ -65,26 +68,31 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->state != PL_WORKER_GONE) json_array_append_new(workers, worker_json(w, now));
     bool ready = pl_service_ready_count(s) > 0;
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "name", c->id, "kind", "python", "target", c->run,
-                          "engine", "bentoml", "mode", pl_config_word("mode", c->mode), "mode_origin",
-                          pl_origin_name(origin), "ready", ready, "workers", workers, "queue", queue_json(a, s));
-    if (ready) json_object_set_new(o, "warmth", json_string(any_warm(s, now) ? "warm" : "unwarmed"));
-    else json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
+    json_t *o =
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "name", c->id, "kind", "python", "target", c->run,
+                  "engine", "bentoml", "mode", pl_config_word("mode", c->mode), "mode_origin",
+                  pl_origin_name(origin), "ready", ready, "workers", workers, "queue", queue_json(a, s));
+    if (ready)
+        json_object_set_new(o, "warmth", json_string(any_warm(s, now) ? "warm" : "unwarmed"));
+    else
+        json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
     uint64_t proof = pl_look_proof_age_ms(s, now);
     if (proof != UINT64_MAX) json_object_set_new(o, "proof_age_s", json_integer((json_int_t)(proof / 1000)));
     json_object_set_new(o, "guards",
-                        json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", 1, "replacement", 1, "admission",
-                                  c->traffic_max_concurrency > 0 ? "count" : "none", "memory", "none", "ledger", 0));
+                        json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", 1, "replacement", 1,
+                                  "admission", c->traffic_max_concurrency > 0 ? "count" : "none", "memory",
+                                  "none", "ledger", 0));
     struct pl_look_replacement r;
     if (pl_look_replacement(s, &r))
-        json_object_set_new(o, "replacement", json_pack("{s:b,s:s,s:s,s:i,s:i}", "planned", 1, "reason", r.reason, "mode",
-                                                        "overlap", "expected_gap_s", 0, "worker", (int)r.slot));
+        json_object_set_new(o, "replacement",
+                            json_pack("{s:b,s:s,s:s,s:i,s:i}", "planned", 1, "reason", r.reason, "mode",
+                                      "overlap", "expected_gap_s", 0, "worker", (int)r.slot));
     struct pl_look_death d;
     if (pl_look_last_death(s, &d)) {
         char ts[PL_TIME_TEXT];
-        json_object_set_new(o, "last_death", json_pack("{s:s,s:s,s:s,s:s}", "id", d.id, "ts",
-                                                       pl_time_rfc3339(d.wall_ms, ts), "cause", d.cause, "sentence",
-                                                       d.sentence));
+        json_object_set_new(o, "last_death",
+                            json_pack("{s:s,s:s,s:s,s:s}", "id", d.id, "ts", pl_time_rfc3339(d.wall_ms, ts),
+                                      "cause", d.cause, "sentence", d.sentence));
     }
     return o;
 }
@@ -115,11 +123,12 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
         json_array_append_new(services, service_json(a, pl_crew_service(a->o.crew, i), now));
     json_t *config = json_pack("{s:s,s:b}", "hash", hash, "rejected", 0);
     if (app->config->file != NULL) json_object_set_new(config, "file", json_string(app->config->file));
-    json_t *o = json_pack("{s:i,s:s,s:s,s:s,s:s,s:o,s:f,s:b,s:b,s:o,s:o,s:o}", "v", 1, "kind", "status", "instance",
-                          app->config->name, "version", a->o.version, "boot", boot, "pid",
-                          json_pack("{s:i,s:i}", "keeper", (int)a->o.keeper_pid, "main", (int)getpid()), "uptime_s",
-                          (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a), "draining", app->stopping,
-                          "config", config, "services", services, "events", events_json(a, 10));
+    json_t *o =
+        json_pack("{s:i,s:s,s:s,s:s,s:s,s:o,s:f,s:b,s:b,s:o,s:o,s:o}", "v", 1, "kind", "status", "instance",
+                  app->config->name, "version", a->o.version, "boot", boot, "pid",
+                  json_pack("{s:i,s:i}", "keeper", (int)a->o.keeper_pid, "main", (int)getpid()), "uptime_s",
+                  (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a), "draining",
+                  app->stopping, "config", config, "services", services, "events", events_json(a, 10));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));
     return o;

@@ -1,7 +1,8 @@
 /* base/check.h - assertions in tiers.
  *
- * PL_ASSERT stays on in release and is for our own mistakes, cheap ones. PL_CHECK counts, logs and carries on: prefer losing
- * one request, with a reason, to losing all. Never assert on input, a syscall, an allocation or what a worker does.
+ * PL_ASSERT stays on in release and is for our own mistakes, cheap ones. PL_CHECK counts, logs and carries
+ * on: prefer losing one request, with a reason, to losing all. Never assert on input, a syscall, an
+ * allocation or what a worker does.
  */
 #ifndef PL_BASE_CHECK_H
 #define PL_BASE_CHECK_H

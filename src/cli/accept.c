@@ -43,7 +43,8 @@ static bool read_sources(struct pl_config *c, const struct pl_args *args, struct
     struct pl_buf text;
     if (file == NULL) return true;
     pl_buf_init(&text, FILE_BYTES);
-    bool ok = read_file(file, &text, err) && pl_config_read_yaml(c, file, text.data != NULL ? text.data : "", text.len, environ, err);
+    bool ok = read_file(file, &text, err) &&
+              pl_config_read_yaml(c, file, text.data != NULL ? text.data : "", text.len, environ, err);
     pl_buf_free(&text);
     return ok;
 }
@@ -53,7 +54,8 @@ static bool folder_of_target(struct pl_config *c, const char *target, char folde
     struct stat st;
     char real[PATH_MAX];
     folder[0] = '\0';
-    if (target == NULL || stat(target, &st) != 0 || !S_ISDIR(st.st_mode) || realpath(target, real) == NULL) return true;
+    if (target == NULL || stat(target, &st) != 0 || !S_ISDIR(st.st_mode) || realpath(target, real) == NULL)
+        return true;
     snprintf(folder, PL_PATH_BYTES, "%s", real);
     (void)c;
     return true;
@@ -78,13 +80,15 @@ static bool fill_service(struct pl_config *c, size_t i, const char *folder, stru
         return false;
     }
     if (!fill(c, i, "working_dir", real, err)) return false;
-    if (folder[0] != '\0' && s->run != NULL && !pl_config_set(c, i, "run", ".", PL_FROM_FLAG, "", err)) return false;
+    if (folder[0] != '\0' && s->run != NULL && !pl_config_set(c, i, "run", ".", PL_FROM_FLAG, "", err))
+        return false;
     if (s->run == NULL) return true;
     if (!pl_path_python(s->python, path, err)) return false;
     return fill(c, i, "python", path, err);
 }
 
-struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool need_services, struct pl_err *err) {
+struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool need_services,
+                            struct pl_err *err) {
     struct pl_config *c = pl_config_create();
     char folder[PL_PATH_BYTES];
     if (c == NULL) {
@@ -92,11 +96,13 @@ struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool
         return NULL;
     }
     bool ok = read_sources(c, args, err);
-    if (ok && target != NULL) ok = pl_config_add_target(c, target, args->name, access(target, F_OK) == 0, err);
+    if (ok && target != NULL)
+        ok = pl_config_add_target(c, target, args->name, access(target, F_OK) == 0, err);
     ok = ok && folder_of_target(c, target, folder) && pl_config_read_env(c, environ, err);
     ok = ok && pl_args_apply(args, c, err);
     if (ok && need_services && c->service_count == 0) {
-        ok = PL_FAIL(err, PL_E_USAGE, "nothing to serve: no target was given and no plimsoll.yaml names a service");
+        ok = PL_FAIL(err, PL_E_USAGE,
+                     "nothing to serve: no target was given and no plimsoll.yaml names a service");
         pl_err_hint(err, "plimsoll serve service:Class");
     }
     for (size_t i = 0; ok && i < c->service_count; i++) ok = fill_service(c, i, folder, err);

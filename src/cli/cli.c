@@ -67,8 +67,9 @@ static void print_flags(const struct pl_flag *flags, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char left[48];
         snprintf(left, sizeof left, "%s%c%s--%s%s%s", flags[i].letter != 0 ? "-" : "",
-                 flags[i].letter != 0 ? flags[i].letter : ' ', flags[i].letter != 0 ? ", " : "   ", flags[i].name,
-                 flags[i].value != NULL ? " " : "", flags[i].value != NULL ? flags[i].value : "");
+                 flags[i].letter != 0 ? flags[i].letter : ' ', flags[i].letter != 0 ? ", " : "   ",
+                 flags[i].name, flags[i].value != NULL ? " " : "",
+                 flags[i].value != NULL ? flags[i].value : "");
         printf("  %-32s %s\n", left, flags[i].help);
     }
 }
@@ -105,18 +106,22 @@ int pl_cli_main(int argc, char **argv) {
     }
     struct pl_verb_args table = { 0 };
     if (v != NULL) {
-        table = (struct pl_verb_args){ .verb = v->name, .server = v->server, .keys = v->keys, .min_words = v->least,
-                                       .max_words = v->most };
+        table = (struct pl_verb_args){
+            .verb = v->name, .server = v->server, .keys = v->keys, .min_words = v->least, .max_words = v->most
+        };
         table.flags = pl_verb_flags(v->name, &table.flag_count);
     }
-    if (!pl_args_parse(argc, argv, at, v != NULL ? &table : NULL, &arena, &cli.args, &err)) return pl_cli_fail(&cli, &err);
+    if (!pl_args_parse(argc, argv, at, v != NULL ? &table : NULL, &arena, &cli.args, &err))
+        return pl_cli_fail(&cli, &err);
     if (cli.args.version) {
         printf("plimsoll %s (llhttp %s)\n", PL_VERSION, PL_LLHTTP_VERSION);
         return 0;
     }
     if (v == NULL || cli.args.help) {
-        if (v != NULL) print_verb_help(v);
-        else print_help();
+        if (v != NULL)
+            print_verb_help(v);
+        else
+            print_help();
         return v == NULL && !cli.args.help ? 2 : 0;
     }
     int status = v->run(&cli);

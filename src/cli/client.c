@@ -17,7 +17,9 @@
 
 enum { REPLY_BYTES = 64 << 20, MAX_FOUND = 16 };
 
-static bool is_socket_path(const char *text) { return text[0] == '/' || strncmp(text, "unix:", 5) == 0 || text[0] == '.'; }
+static bool is_socket_path(const char *text) {
+    return text[0] == '/' || strncmp(text, "unix:", 5) == 0 || text[0] == '.';
+}
 
 static int connect_unix(const char *path) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -116,7 +118,8 @@ static bool from_file(const struct pl_cli *cli, struct pl_client *c) {
     struct pl_err err;
     char run[PL_PATH_BYTES], path[PL_PATH_BYTES + 16];
     struct pl_config *cfg = pl_accept_quietly(&cli->args, &err);
-    bool ok = cfg != NULL && (cfg->run_dir != NULL || cfg->file != NULL) && pl_path_run_dir(cfg, false, run, &err);
+    bool ok =
+        cfg != NULL && (cfg->run_dir != NULL || cfg->file != NULL) && pl_path_run_dir(cfg, false, run, &err);
     if (ok) {
         snprintf(path, sizeof path, "%s/admin.sock", run);
         ok = use(c, path, &err);
@@ -136,7 +139,8 @@ bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err
         PL_FAIL(err, PL_E_SYS, "no running server was found");
         return pl_err_hint(err, "plimsoll serve starts one; --admin ADDR|SOCKET names one elsewhere");
     }
-    PL_FAIL(err, PL_E_USAGE, "%zu servers run: %s, %s%s", f.count, f.paths[0], f.paths[1], f.count > 2 ? ", ..." : "");
+    PL_FAIL(err, PL_E_USAGE, "%zu servers run: %s, %s%s", f.count, f.paths[0], f.paths[1],
+            f.count > 2 ? ", ..." : "");
     return pl_err_hint(err, "name one with --admin");
 }
 
@@ -155,8 +159,10 @@ static bool send_all(int fd, const char *bytes, size_t len) {
 static bool send_question(int fd, const char *method, const char *target, const char *body) {
     struct pl_buf text;
     pl_buf_init(&text, 0);
-    pl_buf_addf(&text, "%s %s HTTP/1.1\r\nHost: plimsoll\r\nx-plimsoll-admin: 1\r\nConnection: close\r\n", method, target);
-    if (body != NULL) pl_buf_addf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
+    pl_buf_addf(&text, "%s %s HTTP/1.1\r\nHost: plimsoll\r\nx-plimsoll-admin: 1\r\nConnection: close\r\n",
+                method, target);
+    if (body != NULL)
+        pl_buf_addf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
     pl_buf_adds(&text, "\r\n");
     if (body != NULL) pl_buf_adds(&text, body);
     bool ok = send_all(fd, text.data, text.len);
@@ -197,8 +203,8 @@ static bool receive(int fd, int *status, pl_client_piece *each, void *ctx, const
     return ok;
 }
 
-static bool exchange(struct pl_client *c, const char *method, const char *target, const char *body, int *status,
-                     pl_client_piece *each, void *ctx, struct pl_err *err) {
+static bool exchange(struct pl_client *c, const char *method, const char *target, const char *body,
+                     int *status, pl_client_piece *each, void *ctx, struct pl_err *err) {
     const char *problem = "it does not take a request";
     *status = 0;
     c->fd = dial(c->where);

@@ -9,10 +9,11 @@ struct pl_client {
     char where[256]; /* "unix:/run/plimsoll/default/admin.sock" or "127.0.0.1:3001" */
 };
 
-/* --admin, $PLIMSOLL_ADMIN, the file's run_dir, then sockets in the run folders. Not found: PL_E_SYS; several: PL_E_USAGE
- * with their names. */
+/* --admin, $PLIMSOLL_ADMIN, the file's run_dir, then sockets in the run folders. Not found: PL_E_SYS;
+ * several: PL_E_USAGE with their names. */
 bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err *err);
-/* One exchange on a connection of its own. `status` 0 and err: it did not work. The body ends with NUL in `out`. */
+/* One exchange on a connection of its own. `status` 0 and err: it did not work. The body ends with NUL in
+ * `out`. */
 bool pl_client_ask(struct pl_client *c, const char *method, const char *target, const char *body, int *status,
                    struct pl_buf *out, struct pl_err *err);
 /* The same, the body handed on as it comes, for things that go on. `each` returns false to stop. */

@@ -1,4 +1,5 @@
-/* config.c - `plimsoll config show|schema|reference`. `show` asks the service's own decorator, in a process of its own. */
+/* config.c - `plimsoll config show|schema|reference`. `show` asks the service's own decorator, in a process
+ * of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,12 +29,14 @@ static bool ask_service(const struct pl_service_config *s, struct pl_buf *out, s
         setenv("PYTHONPATH", path, 1);
         dup2(pair[1], 1);
         alarm(DESCRIPTION_LIMIT_S);
-        if (chdir(s->working_dir) == 0) execl(s->python, s->python, "-m", "plimsoll.describe", s->run, (char *)NULL);
+        if (chdir(s->working_dir) == 0)
+            execl(s->python, s->python, "-m", "plimsoll.describe", s->run, (char *)NULL);
         _exit(127);
     }
     close(pair[1]);
     char piece[16384];
-    for (ssize_t n; (n = read(pair[0], piece, sizeof piece)) > 0 && pl_buf_add(out, piece, (size_t)n);) continue;
+    for (ssize_t n; (n = read(pair[0], piece, sizeof piece)) > 0 && pl_buf_add(out, piece, (size_t)n);)
+        continue;
     close(pair[0]);
     if (pid == -1 || waitpid(pid, &status, 0) != pid) return PL_FAIL_SYS(err, errno, "run %s", s->python);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;

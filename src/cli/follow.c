@@ -1,7 +1,7 @@
 /* follow.c - `plimsoll logs` and `plimsoll events`: text that may go on. */
 #include <jansson.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,8 +24,10 @@ static bool only_service(struct pl_client *c, char *name, size_t room, struct pl
     json_t *services = json_object_get(doc, "services");
     const char *first = json_string_value(json_object_get(json_array_get(services, 0), "name"));
     bool ok = json_array_size(services) == 1 && first != NULL;
-    if (ok) snprintf(name, room, "%s", first);
-    else PL_FAIL(err, PL_E_USAGE, "%zu services run: name one", json_array_size(services));
+    if (ok)
+        snprintf(name, room, "%s", first);
+    else
+        PL_FAIL(err, PL_E_USAGE, "%zu services run: name one", json_array_size(services));
     json_decref(doc);
     pl_buf_free(&body);
     return ok;
@@ -37,12 +39,15 @@ int pl_verb_logs(struct pl_cli *cli) {
     char service[64], target[256];
     int status;
     if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
-    if (cli->args.words.count > 0) snprintf(service, sizeof service, "%s", cli->args.words.at[0]);
-    else if (!only_service(&c, service, sizeof service, &err)) return pl_cli_fail(cli, &err);
+    if (cli->args.words.count > 0)
+        snprintf(service, sizeof service, "%s", cli->args.words.at[0]);
+    else if (!only_service(&c, service, sizeof service, &err))
+        return pl_cli_fail(cli, &err);
     const char *tail = pl_args_value(&cli->args, "tail"), *worker = pl_args_value(&cli->args, "worker");
     snprintf(target, sizeof target, "/logs/%s?tail=%.10s%s%.10s%s%s", service, tail != NULL ? tail : "200",
              worker != NULL ? "&worker=" : "", worker != NULL ? worker : "",
-             pl_args_has(&cli->args, "previous") ? "&previous=1" : "", pl_args_has(&cli->args, "follow") ? "&follow=1" : "");
+             pl_args_has(&cli->args, "previous") ? "&previous=1" : "",
+             pl_args_has(&cli->args, "follow") ? "&follow=1" : "");
     if (!pl_client_stream(&c, target, &status, put, NULL, &err)) return pl_cli_fail(cli, &err);
     return 0;
 }
@@ -78,8 +83,10 @@ static bool put_events(void *ctx, const char *bytes, size_t len) {
     for (char *end; l->partial.len > 0 && (end = memchr(l->partial.data, '\n', l->partial.len)) != NULL;) {
         size_t n = (size_t)(end - l->partial.data);
         l->count++;
-        if (l->json) printf("%.*s\n", (int)n, l->partial.data);
-        else print_event(l->partial.data, n);
+        if (l->json)
+            printf("%.*s\n", (int)n, l->partial.data);
+        else
+            print_event(l->partial.data, n);
         pl_buf_drop(&l->partial, n + 1);
     }
     return fflush(stdout) == 0;

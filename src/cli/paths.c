@@ -29,7 +29,8 @@ static bool candidate(const char *parent, const char *name, bool make, char out[
 
 static bool fits(const char *path, struct pl_err *err) {
     if (strlen(path) + SOCKET_ROOM <= SOCKET_PATH) return true;
-    PL_FAIL(err, PL_E_SYS, "run_dir %s is too long: socket paths in it would be over %d bytes", path, SOCKET_PATH);
+    PL_FAIL(err, PL_E_SYS, "run_dir %s is too long: socket paths in it would be over %d bytes", path,
+            SOCKET_PATH);
     return pl_err_hint(err, "set a shorter run_dir, at most %d bytes", SOCKET_PATH - SOCKET_ROOM);
 }
 
@@ -56,7 +57,8 @@ bool pl_path_run_dir(const struct pl_config *c, bool make, char out[PL_PATH_BYTE
     }
     snprintf(parent, sizeof parent, "/tmp/plimsoll-%u", (unsigned)geteuid());
     if (candidate(parent, c->name, make, out)) return fits(out, err);
-    PL_FAIL(err, PL_E_SYS, "no run folder can be had: neither /run/plimsoll nor %s is ours or can be made", parent);
+    PL_FAIL(err, PL_E_SYS, "no run folder can be had: neither /run/plimsoll nor %s is ours or can be made",
+            parent);
     return pl_err_hint(err, "set run_dir to a folder of your own");
 }
 
@@ -82,9 +84,12 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]) {
     }
     snprintf(out, PL_PATH_BYTES, "/var/lib/plimsoll/%s", c->name);
     if (is_ours(out) || (access("/var/lib", W_OK) == 0 && make_all(out))) return;
-    if (state != NULL && state[0] == '/') snprintf(out, PL_PATH_BYTES, "%s/plimsoll/%s", state, c->name);
-    else if (home != NULL && home[0] == '/') snprintf(out, PL_PATH_BYTES, "%s/.local/state/plimsoll/%s", home, c->name);
-    else out[0] = '\0';
+    if (state != NULL && state[0] == '/')
+        snprintf(out, PL_PATH_BYTES, "%s/plimsoll/%s", state, c->name);
+    else if (home != NULL && home[0] == '/')
+        snprintf(out, PL_PATH_BYTES, "%s/.local/state/plimsoll/%s", home, c->name);
+    else
+        out[0] = '\0';
     if (out[0] != '\0' && !make_all(out)) out[0] = '\0';
 }
 
@@ -111,7 +116,9 @@ static bool beside(const char *rest, char out[PL_PATH_BYTES], struct pl_err *err
     return pl_err_hint(err, "the installation is not whole: install it again");
 }
 
-bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) { return beside("libexec/plimsoll/keeper", out, err); }
+bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("libexec/plimsoll/keeper", out, err);
+}
 
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("share/plimsoll/python-" PL_VERSION, out, err);
@@ -126,8 +133,8 @@ static bool on_path(const char *name, char out[PL_PATH_BYTES]) {
     const char *path = getenv("PATH");
     while (path != NULL && *path != '\0') {
         size_t n = strcspn(path, ":");
-        if (n > 0 && (size_t)snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)n, path, name) < PL_PATH_BYTES && out[0] == '/' &&
-            usable(out))
+        if (n > 0 && (size_t)snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)n, path, name) < PL_PATH_BYTES &&
+            out[0] == '/' && usable(out))
             return true;
         path += n + (path[n] == ':');
     }

@@ -10,7 +10,8 @@
 
 enum { ASK_AGAIN_MS = 100, LONGEST_WAIT_MS = 15 * 60 * 1000 };
 
-static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, char *id, size_t room, struct pl_err *err) {
+static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, char *id, size_t room,
+                  struct pl_err *err) {
     struct pl_buf body;
     int status;
     const char *slot = pl_args_value(&cli->args, "worker"), *mode = pl_args_value(&cli->args, "mode");
@@ -51,9 +52,11 @@ static int wait_for(struct pl_cli *cli, struct pl_client *c, const char *service
         const char *message = json_string_value(json_object_get(doc, "message"));
         bool over = state == NULL || strcmp(state, "running") != 0;
         bool done = state != NULL && strcmp(state, "done") == 0;
-        if (over && cli->args.json) printf("%s\n", body.data);
-        else if (over) printf("%s %s: %s\n", service, done ? "restarted" : "not restarted, the old worker serves on",
-                              message != NULL ? message : "the action is not known any more");
+        if (over && cli->args.json)
+            printf("%s\n", body.data);
+        else if (over)
+            printf("%s %s: %s\n", service, done ? "restarted" : "not restarted, the old worker serves on",
+                   message != NULL ? message : "the action is not known any more");
         json_decref(doc);
         pl_buf_free(&body);
         if (over) return done ? 0 : 1;

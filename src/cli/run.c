@@ -1,5 +1,5 @@
-/* run.c - main: the gateway process. One way to start: HELLO, what is held, the accepted configuration, LIST, adopt, act on
- * the difference. One way to stop: unready, drain, workers in order, BYE. */
+/* run.c - main: the gateway process. One way to start: HELLO, what is held, the accepted configuration, LIST,
+ * adopt, act on the difference. One way to stop: unready, drain, workers in order, BYE. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -132,7 +132,8 @@ static void look_for_failure(uint64_t now) {
         return;
     }
     if (run.failed_since_ms == 0) run.failed_since_ms = now;
-    if (c->failed_exit_ms >= 0 && now - run.failed_since_ms >= (uint64_t)c->failed_exit_ms) stop("failed", 0, 6);
+    if (c->failed_exit_ms >= 0 && now - run.failed_since_ms >= (uint64_t)c->failed_exit_ms)
+        stop("failed", 0, 6);
 }
 
 static void look_for_ready(uint64_t now) {
@@ -172,7 +173,8 @@ static bool read_config(struct pl_err *err) {
     struct pl_buf text;
     int fd = pl_held_take(&run.held, "config");
     pl_buf_init(&text, (size_t)8 << 20);
-    if (fd == -1 || !pl_held_read(fd, &text)) return PL_FAIL(err, PL_E_SYS, "the keeper holds no configuration");
+    if (fd == -1 || !pl_held_read(fd, &text))
+        return PL_FAIL(err, PL_E_SYS, "the keeper holds no configuration");
     run.app.config = pl_config_from_json(text.data, text.len, err);
     pl_buf_free(&text);
     return run.app.config != NULL;
@@ -254,7 +256,8 @@ static bool listen_admin(struct pl_err *err) {
         m.fd_count = 1;
         pl_link_order(&run.link, &m, NULL, NULL);
     }
-    if (run.admin_at[0] == '\0') snprintf(run.admin_at, sizeof run.admin_at, "unix:%s/admin.sock", run.run_dir);
+    if (run.admin_at[0] == '\0')
+        snprintf(run.admin_at, sizeof run.admin_at, "unix:%s/admin.sock", run.run_dir);
     return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
 }
 
@@ -265,7 +268,8 @@ static void first_figures(void) {
     pl_series_set(pl_series(m, PL_M_BUILD_INFO, PL_VERSION, "", PL_LLHTTP_VERSION, "", ""), 1);
     static const char *const reasons[] = { "first", "crash", "hang", "upgrade" };
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
-        pl_series_add(pl_series(m, PL_M_MAIN_STARTS_TOTAL, reasons[i]), strcmp(reasons[i], start_reason()) == 0);
+        pl_series_add(pl_series(m, PL_M_MAIN_STARTS_TOTAL, reasons[i]),
+                      strcmp(reasons[i], start_reason()) == 0);
     pl_series_set(pl_series0(m, PL_M_PROCESS_START_TIME_SECONDS), (double)time(NULL));
 }
 
@@ -275,24 +279,26 @@ static bool make_parts(struct pl_err *err) {
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
     first_figures();
-    run.crew = pl_crew_create(&(struct pl_crew_options){ .app = app,
-                                                         .link = &run.link,
-                                                         .welcome = run.welcome,
-                                                         .run_dir = run.run_dir,
-                                                         .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
-                                                         .python_path = run.python_side,
-                                                         .on_stopped = on_crew_stopped,
-                                                         .on_action = on_action,
-                                                         .on_keeper_news = on_keeper_news },
-                              err);
+    run.crew = pl_crew_create(
+        &(struct pl_crew_options){ .app = app,
+                                   .link = &run.link,
+                                   .welcome = run.welcome,
+                                   .run_dir = run.run_dir,
+                                   .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                   .python_path = run.python_side,
+                                   .on_stopped = on_crew_stopped,
+                                   .on_action = on_action,
+                                   .on_keeper_news = on_keeper_news },
+        err);
     if (run.crew == NULL) return false;
-    run.gateway = pl_gateway_create(&(struct pl_gateway_options){ .app = app,
-                                                                  .crew = run.crew,
-                                                                  .timers = run.timers,
-                                                                  .own = { .answer = pl_admin_own, .ctx = run.admin },
-                                                                  .max_connections = connection_limit(),
-                                                                  .max_buffered = buffer_limit() },
-                                    err);
+    run.gateway =
+        pl_gateway_create(&(struct pl_gateway_options){ .app = app,
+                                                        .crew = run.crew,
+                                                        .timers = run.timers,
+                                                        .own = { .answer = pl_admin_own, .ctx = run.admin },
+                                                        .max_connections = connection_limit(),
+                                                        .max_buffered = buffer_limit() },
+                          err);
     if (run.gateway == NULL) return false;
     return pl_admin_start(run.admin,
                           &(struct pl_admin_options){ .app = app,
@@ -307,6 +313,17 @@ static bool make_parts(struct pl_err *err) {
                           err);
 }
 
+/* Kubernetes puts a variable for every service into our environment; some look like keys of ours. */
+static void tell_links(void) {
+    const struct pl_strings *links = &run.app.config->links;
+    struct pl_buf names;
+    if (links->count == 0) return;
+    pl_buf_init(&names, 1024);
+    for (size_t i = 0; i < links->count; i++) pl_buf_addf(&names, "%s%s", i > 0 ? " " : "", links->at[i]);
+    pl_log(run.app.log, PL_INFO, "config.service_links", F_STR("names", pl_buf_text(&names)));
+    pl_buf_free(&names);
+}
+
 static void tell_start(void) {
     char hash[17];
     const struct pl_config *c = run.app.config;
@@ -315,6 +332,7 @@ static void tell_start(void) {
            F_STR("reason", start_reason()), F_STR("listen", run.listen), F_STR("admin", run.admin_at),
            F_STR("run_dir", run.run_dir));
     pl_log(run.app.log, PL_INFO, "config.loaded", F_STR("file", c->file), F_STR("hash", hash));
+    tell_links();
     if (run.welcome.crashes >= 2) pl_log(run.app.log, PL_ERROR, "main.plain_mode");
 }
 
@@ -338,7 +356,8 @@ static bool start(struct pl_err *err) {
     run.app.keeper_boot = run.welcome.boot;
     beat();
     run.admin = pl_admin_create(err);
-    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err)) return false;
+    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err))
+        return false;
     settle_worker_lines();
     if (!make_parts(err)) return false;
     pl_gateway_hooks(run.gateway, &hooks);

@@ -47,7 +47,8 @@ static void add_ms(struct command *c, const char *flag, int64_t ms) {
 
 static bool taken(struct pl_err *err, int error, const char *what) {
     PL_FAIL_SYS(err, error, "listen on %s", what);
-    if (error == EADDRINUSE) return pl_err_hint(err, "something else listens there: stop it, or choose another with --port");
+    if (error == EADDRINUSE)
+        return pl_err_hint(err, "something else listens there: stop it, or choose another with --port");
     if (error == EACCES) return pl_err_hint(err, "ports below 1024 need root or CAP_NET_BIND_SERVICE");
     return false;
 }
@@ -76,7 +77,8 @@ static int open_tcp(const struct pl_address *a, struct pl_err *err) {
 static int open_unix(const struct pl_address *a, struct pl_err *err) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     if (strlen(a->path) >= sizeof address.sun_path) {
-        PL_FAIL(err, PL_E_CONFIG, "listen on %s: the path is over %zu bytes", a->text, sizeof address.sun_path - 1);
+        PL_FAIL(err, PL_E_CONFIG, "listen on %s: the path is over %zu bytes", a->text,
+                sizeof address.sun_path - 1);
         return -1;
     }
     memcpy(address.sun_path, a->path, strlen(a->path));
@@ -85,7 +87,8 @@ static int open_unix(const struct pl_address *a, struct pl_err *err) {
         unlink(a->path);
     if (fd != -1) close(fd);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 4096) == 0) return fd;
+    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 4096) == 0)
+        return fd;
     taken(err, errno, a->text);
     if (fd != -1) close(fd);
     return -1;
@@ -112,7 +115,8 @@ static bool open_listeners(struct command *k, const struct pl_config *c, struct 
 /* --- BentoML is looked for before anything starts: a sentence now beats a failed start later. */
 
 static bool have_bentoml(const char *python, const char *folder, struct pl_err *err) {
-    static const char look[] = "import importlib.util,sys;sys.exit(0 if importlib.util.find_spec('bentoml') else 9)";
+    static const char look[] =
+        "import importlib.util,sys;sys.exit(0 if importlib.util.find_spec('bentoml') else 9)";
     pid_t pid = fork();
     int status = 0;
     if (pid == 0) {
@@ -126,7 +130,8 @@ static bool have_bentoml(const char *python, const char *folder, struct pl_err *
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 9) {
         PL_FAIL(err, PL_E_SYS, "BentoML is not installed for %s", python);
-        return pl_err_hint(err, "%s -m pip install bentoml, or give --python of the environment that has it", python);
+        return pl_err_hint(err, "%s -m pip install bentoml, or give --python of the environment that has it",
+                           python);
     }
     PL_FAIL(err, PL_E_SYS, "%s does not run as a Python interpreter", python);
     return pl_err_hint(err, "give --python PATH");
@@ -163,12 +168,15 @@ static void warn(const struct pl_cli *cli, const struct pl_config *c) {
     for (size_t i = 0; !cli->args.quiet && i < c->warnings.count; i++)
         fprintf(stderr, "plimsoll: %s\n", c->warnings.at[i]);
     for (size_t i = 0; !cli->args.quiet && i < c->not_started.count; i++)
-        fprintf(stderr, "plimsoll: service %s of %s is not started: only the target is\n", c->not_started.at[i], c->file);
+        fprintf(stderr, "plimsoll: service %s of %s is not started: only the target is\n",
+                c->not_started.at[i], c->file);
 }
 
 static bool build_command(struct command *k, const struct pl_config *c, struct pl_err *err) {
-    char run[PL_PATH_BYTES], state[PL_PATH_BYTES], keeper[PL_PATH_BYTES], self[PL_PATH_BYTES], side[PL_PATH_BYTES];
-    if (!pl_path_keeper(keeper, err) || !pl_path_program(self, err) || !pl_path_python_side(side, err)) return false;
+    char run[PL_PATH_BYTES], state[PL_PATH_BYTES], keeper[PL_PATH_BYTES], self[PL_PATH_BYTES],
+        side[PL_PATH_BYTES];
+    if (!pl_path_keeper(keeper, err) || !pl_path_program(self, err) || !pl_path_python_side(side, err))
+        return false;
     if (!pl_path_run_dir(c, true, run, err)) return false;
     pl_path_state_dir(c, state);
     add(k, keeper);
@@ -204,7 +212,8 @@ int pl_verb_serve(struct pl_cli *cli) {
         return 0;
     }
     for (size_t i = 0; i < c->service_count; i++)
-        if (!have_bentoml(c->services[i].python, c->services[i].working_dir, &err)) return pl_cli_fail(cli, &err);
+        if (!have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
+            return pl_cli_fail(cli, &err);
     if (!build_command(&k, c, &err)) return pl_cli_fail(cli, &err);
     fflush(NULL);
     execv(k.words[0], k.words);

@@ -16,19 +16,26 @@ static const char *text(const json_t *o, const char *key) {
 static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 static const char *duration(double seconds, char *out, size_t room) {
-    if (seconds < 60) snprintf(out, room, "%.0fs", seconds);
-    else if (seconds < 3600) snprintf(out, room, "%.0fm%02.0fs", (double)(long)(seconds / 60), (double)((long)seconds % 60));
-    else if (seconds < 86400) snprintf(out, room, "%ldh%02ldm", (long)seconds / 3600, (long)seconds / 60 % 60);
-    else snprintf(out, room, "%ldd%02ldh", (long)seconds / 86400, (long)seconds / 3600 % 24);
+    if (seconds < 60)
+        snprintf(out, room, "%.0fs", seconds);
+    else if (seconds < 3600)
+        snprintf(out, room, "%.0fm%02.0fs", (double)(long)(seconds / 60), (double)((long)seconds % 60));
+    else if (seconds < 86400)
+        snprintf(out, room, "%ldh%02ldm", (long)seconds / 3600, (long)seconds / 60 % 60);
+    else
+        snprintf(out, room, "%ldd%02ldh", (long)seconds / 86400, (long)seconds / 3600 % 24);
     return out;
 }
 
 static int print_worker(const json_t *w) {
     char age[24];
-    printf("    worker %d.%-5lld %-9s pid %-7d age %-7s requests %-8.0f in flight %-4.0f %s", (int)number(w, "worker"),
-           (long long)number(w, "generation"), text(w, "state"), (int)number(w, "pid"),
-           duration(number(w, "age_s"), age, sizeof age), number(w, "requests"), number(w, "in_flight"),
-           strcmp(text(w, "state"), "ready") != 0 ? "" : json_is_true(json_object_get(w, "warm")) ? "warm" : "unwarmed");
+    printf("    worker %d.%-5lld %-9s pid %-7d age %-7s requests %-8.0f in flight %-4.0f %s",
+           (int)number(w, "worker"), (long long)number(w, "generation"), text(w, "state"),
+           (int)number(w, "pid"), duration(number(w, "age_s"), age, sizeof age), number(w, "requests"),
+           number(w, "in_flight"),
+           strcmp(text(w, "state"), "ready") != 0     ? ""
+           : json_is_true(json_object_get(w, "warm")) ? "warm"
+                                                      : "unwarmed");
     if (number(w, "zombies") > 0) printf("  zombies %.0f", number(w, "zombies"));
     if (number(w, "tasks") > 0) printf("  tasks %.0f", number(w, "tasks"));
     printf("\n");
@@ -41,17 +48,22 @@ static int print_service(const json_t *s, int lines) {
     const json_t *queue = json_object_get(s, "queue"), *death = json_object_get(s, "last_death");
     const json_t *replacement = json_object_get(s, "replacement");
     bool ready = json_is_true(json_object_get(s, "ready"));
-    printf("  %s  %s  %s%s  mode %s (%s)\n", text(s, "name"), text(s, "target"), ready ? "ready" : "NOT READY: ",
-           ready ? (strcmp(text(s, "warmth"), "warm") == 0 ? ", warm" : " (unwarmed)") : text(s, "why"), text(s, "mode"),
-           text(s, "mode_origin"));
+    printf("  %s  %s  %s%s  mode %s (%s)\n", text(s, "name"), text(s, "target"),
+           ready ? "ready" : "NOT READY: ",
+           ready ? (strcmp(text(s, "warmth"), "warm") == 0 ? ", warm" : " (unwarmed)") : text(s, "why"),
+           text(s, "mode"), text(s, "mode_origin"));
     printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
            number(queue, "max_requests"));
     int used = 2;
-    json_array_foreach(json_object_get(s, "workers"), i, w) if (lines + used < LINES - 4) used += print_worker(w);
+    json_array_foreach(json_object_get(s, "workers"), i, w) if (lines + used < LINES - 4) used +=
+        print_worker(w);
     if (replacement != NULL)
         printf("    replacing worker %.0f: %s, %s, no gap expected\n", number(replacement, "worker"),
-               text(replacement, "reason"), text(replacement, "mode")), used++;
-    if (death != NULL) printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")), used++;
+               text(replacement, "reason"), text(replacement, "mode")),
+            used++;
+    if (death != NULL)
+        printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")),
+            used++;
     return used;
 }
 
@@ -64,15 +76,18 @@ static void print_status(const json_t *doc) {
     printf("plimsoll %s  instance %s  up %s  %s%s  on %s\n", text(doc, "version"), text(doc, "instance"),
            duration(number(doc, "uptime_s"), up, sizeof up),
            json_is_true(json_object_get(doc, "ready")) ? "ready" : "NOT READY",
-           json_is_true(json_object_get(doc, "draining")) ? ", draining" : "",
-           listen != NULL ? listen : "-");
+           json_is_true(json_object_get(doc, "draining")) ? ", draining" : "", listen != NULL ? listen : "-");
     int lines = 1;
-    json_array_foreach(json_object_get(doc, "services"), i, s) if (lines < LINES - 4) lines += print_service(s, lines);
+    json_array_foreach(json_object_get(doc, "services"), i, s) if (lines < LINES - 4) lines +=
+        print_service(s, lines);
     size_t most = json_array_size(events), room = (size_t)(LINES - lines > 0 ? LINES - lines : 0);
     json_array_foreach(events, i, e) {
         if (i + (room < 6 ? room : 6) < most) continue;
-        printf("  %.12s %-5s %s %s\n", strlen(text(e, "ts")) > 11 ? text(e, "ts") + 11 : "-", text(e, "level"), text(e, "event"),
-               json_object_get(e, "sentence") != NULL ? text(e, "sentence") : json_object_get(e, "service") != NULL ? text(e, "service") : "");
+        printf("  %.12s %-5s %s %s\n", strlen(text(e, "ts")) > 11 ? text(e, "ts") + 11 : "-",
+               text(e, "level"), text(e, "event"),
+               json_object_get(e, "sentence") != NULL  ? text(e, "sentence")
+               : json_object_get(e, "service") != NULL ? text(e, "service")
+                                                       : "");
     }
 }
 
@@ -86,9 +101,12 @@ static int show(struct pl_cli *cli, struct pl_client *c, const char *target) {
         pl_client_error(c, status, &body, &err);
         result = pl_cli_fail(cli, &err);
     } else {
-        if (cli->args.json) printf("%s\n", body.data);
-        else if (json_object_get(doc, "services") != NULL) print_status(doc);
-        else print_service(doc, 0);
+        if (cli->args.json)
+            printf("%s\n", body.data);
+        else if (json_object_get(doc, "services") != NULL)
+            print_status(doc);
+        else
+            print_service(doc, 0);
         result = json_is_true(json_object_get(doc, "ready")) ? 0 : 1;
     }
     json_decref(doc);

@@ -26,11 +26,11 @@
 #define PL_CFG_CPU_COUNT INT64_C(-3) /* workers: cpu_count */
 
 /* Weakest first. */
-#define PL_ORIGINS(X)                                                                           \
-    X(DEFAULT, "default")                                                                       \
-    X(PRESET, "preset")                                                                         \
-    X(DECORATOR, "decorator") X(BENTOML_CONFIG, "bentoml_config") X(FILE, "file") X(ENV, "env") \
-        X(FLAG, "flag") X(OPERATOR, "operator")
+/* clang-format off */
+#define PL_ORIGINS(X) \
+    X(DEFAULT, "default") X(PRESET, "preset") X(DECORATOR, "decorator") X(BENTOML_CONFIG, "bentoml_config") \
+    X(FILE, "file") X(ENV, "env") X(FLAG, "flag") X(OPERATOR, "operator")
+/* clang-format on */
 enum pl_origin {
 #define X(sym, name) PL_FROM_##sym,
     PL_ORIGINS(X)

@@ -9,15 +9,15 @@
 #include "config/similar.h"
 
 /* X(TYPE, "what a value of it is called in messages and on the reference page") */
-#define PL_OPTION_TYPES(X)                                                                                  \
-    X(INT, "a whole number")                                                                                \
-    X(STATUS, "429, 503 or 529")                                                                            \
-    X(BYTES, "bytes") X(DURATION, "a duration") X(SHARE, "a share") X(AMOUNT, "a share or bytes")           \
-        X(SWITCH, "on or off") X(ENUM, "a word") X(STRING, "text") X(PATH, "a path") X(ROUTE, "a URL path") \
-            X(ID, "a name of a-z, 0-9 and -") X(METRIC, "a metric name") X(SECRET, "file:PATH or env:NAME") \
-                X(ADDRESS, "an address") X(ADDRESSES, "a list of addresses") X(LIST, "a list")              \
-                    X(MAP, "a mapping") X(ENV, "a mapping of variables") X(GPUS, "all, a number or a list") \
-                        X(WARMUP, "a list of requests")
+/* clang-format off */
+#define PL_OPTION_TYPES(X) \
+    X(INT, "a whole number") X(STATUS, "429, 503 or 529") X(BYTES, "bytes") X(DURATION, "a duration") \
+    X(SHARE, "a share") X(AMOUNT, "a share or bytes") X(SWITCH, "on or off") X(ENUM, "a word") \
+    X(STRING, "text") X(PATH, "a path") X(ROUTE, "a URL path") X(ID, "a name of a-z, 0-9 and -") \
+    X(METRIC, "a metric name") X(SECRET, "file:PATH or env:NAME") X(ADDRESS, "an address") \
+    X(ADDRESSES, "a list of addresses") X(LIST, "a list") X(MAP, "a mapping") X(ENV, "a mapping of variables") \
+    X(GPUS, "all, a number or a list") X(WARMUP, "a list of requests")
+/* clang-format on */
 enum pl_option_type {
 #define X(sym, name) PL_OPTION_##sym,
     PL_OPTION_TYPES(X)

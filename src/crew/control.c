@@ -1,5 +1,5 @@
-/* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and waits for
- * `go`; later main may ask (`ping`, `describe`, `stacks`). */
+/* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and
+ * waits for `go`; later main may ask (`ping`, `describe`, `stacks`). */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,15 +52,16 @@ void pl_control_go(struct pl_worker *w) {
     char line[128];
     const struct pl_service *s = w->service;
     snprintf(line, sizeof line, "{\"v\":1,\"go\":{\"deploy\":%s,\"timeout_ms\":%lld}}\n",
-             s->more->deployed ? "false" : "true", (long long)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS));
+             s->more->deployed ? "false" : "true",
+             (long long)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS));
     send_line(w, line);
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
     for (size_t i = 0; i < d->degraded_count; i++)
-        pl_log(w->service->crew->app->log, PL_WARN, "worker.degraded", F_STR("service", w->service->config->id),
-               F_INT("worker", w->slot), F_STR("feature", d->degraded[i].feature),
-               F_STR("reason", d->degraded[i].reason));
+        pl_log(w->service->crew->app->log, PL_WARN, "worker.degraded",
+               F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+               F_STR("feature", d->degraded[i].feature), F_STR("reason", d->degraded[i].reason));
 }
 
 /* Held before it is used: a main that comes after us must know what this service said. */
@@ -71,15 +72,15 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
     char name[PL_WIRE_NAME_BYTES], problem[320] = "";
     struct pl_description *d = pl_description_parse(line, len, &err);
     if (d == NULL) {
-        pl_log(app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_STR("feature", "describe"), F_STR("reason", err.msg));
+        pl_log(app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id),
+               F_INT("worker", w->slot), F_STR("feature", "describe"), F_STR("reason", err.msg));
         return;
     }
     snprintf(name, sizeof name, "desc:%u", s->index);
     pl_hold_text(s->crew, name, line, len);
     if (pl_description_apply(d, app->config, s->index, problem, sizeof problem) > 0)
-        pl_log(app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_STR("feature", "settings"), F_STR("reason", problem));
+        pl_log(app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id),
+               F_INT("worker", w->slot), F_STR("feature", "settings"), F_STR("reason", problem));
     name_degraded(w, d);
     pl_description_free(s->more->description);
     s->more->description = d;
@@ -101,8 +102,8 @@ static void on_line(struct pl_worker *w, const char *line, size_t len) {
     if (has_key(line, len, "describe"))
         on_description(w, line, len);
     else
-        pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control", F_STR("service", w->service->config->id),
-               F_INT("worker", w->slot), F_INT("bytes", len));
+        pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",
+               F_STR("service", w->service->config->id), F_INT("worker", w->slot), F_INT("bytes", len));
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
@@ -123,7 +124,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
 
 bool pl_control_open(struct pl_worker *w, int fd) {
     uv_pipe_t *pipe = malloc(sizeof *pipe);
-    if (pipe == NULL || uv_pipe_init(w->service->crew->app->loop, pipe, 0) != 0 || uv_pipe_open(pipe, fd) != 0) {
+    if (pipe == NULL || uv_pipe_init(w->service->crew->app->loop, pipe, 0) != 0 ||
+        uv_pipe_open(pipe, fd) != 0) {
         free(pipe);
         close(fd);
         return false;

@@ -1,4 +1,5 @@
-/* crew.c - the crew as a whole: made, started (adopt what is there, act on the difference), asked, stopped. */
+/* crew.c - the crew as a whole: made, started (adopt what is there, act on the difference), asked, stopped.
+ */
 #include "crew/crew.h"
 
 #include <signal.h>
@@ -26,7 +27,6 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->on_action = o->on_action;
     c->on_keeper_news = o->on_keeper_news;
     c->ctx = o->ctx;
-    pl_buf_init(&c->scratch, (size_t)4 << 20);
     c->services = calloc(n, sizeof *c->services);
     if (c->services == NULL) goto out_of_memory;
     for (size_t i = 0; i < n; i++) {
@@ -85,7 +85,8 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
     w->pid = (pid_t)item->exit.pid;
     o->adopted = true;
     snprintf(w->socket_path, sizeof w->socket_path, "%s/%s", c->run_dir, item->socket_name);
-    snprintf(o->id, sizeof o->id, "%s", item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "");
+    snprintf(o->id, sizeof o->id, "%s",
+             item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "");
     o->time.spawned = now - item->age_ms;
     o->start_until_ms = now + pl_start_timeout_ms(0);
     bool ready = pl_note_read(w, item->note, item->note_bytes);
@@ -171,9 +172,10 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
     case PL_WIRE_STUCK:
         w = pl_crew_by_generation(c, m->exit.generation);
         if (w == NULL) break;
-        pl_log(c->app->log, PL_ERROR, "worker.stuck", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-               F_INT("generation", w->generation), F_INT("pid", w->pid),
-               F_STR("remedy", "SIGKILL had no effect for 30 s: look for a driver fault, or a debugger that holds it"));
+        pl_log(c->app->log, PL_ERROR, "worker.stuck", F_STR("service", w->service->config->id),
+               F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("pid", w->pid),
+               F_STR("remedy",
+                     "SIGKILL had no effect for 30 s: look for a driver fault, or a debugger that holds it"));
         pl_life_feed(w, PL_WEV_UNREAPED);
         break;
     default:
@@ -203,10 +205,11 @@ static void on_tick(uv_timer_t *t) {
     }
 }
 
-bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held, struct pl_err *err) {
+bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held,
+                   struct pl_err *err) {
     static struct pl_wire_message q, a;
     struct pl_wire_item *items = NULL;
-    int (*fds)[2] = NULL;
+    int(*fds)[2] = NULL;
     size_t count = 0;
     uint64_t after = 0;
     c->hooks = *hooks;
@@ -261,7 +264,9 @@ void pl_crew_close(struct pl_crew *c) { uv_timer_stop(&c->tick); }
 /* --- questions */
 
 size_t pl_crew_service_count(const struct pl_crew *c) { return c->service_count; }
-struct pl_service *pl_crew_service(struct pl_crew *c, size_t i) { return &c->services[i]; }
+struct pl_service *pl_crew_service(struct pl_crew *c, size_t i) {
+    return &c->services[i];
+}
 
 struct pl_service *pl_crew_find(struct pl_crew *c, const char *name, size_t len) {
     for (size_t i = 0; i < c->service_count; i++) {
@@ -324,10 +329,13 @@ void pl_worker_end(struct pl_worker *w, bool ok) {
         w->more->first_told = true;
         double took_s = (double)(now - w->more->time.first_request) / 1000;
         w->more->time.first_request_us = (now - w->more->time.first_request) * 1000;
-        pl_series_set(pl_series(w->service->crew->app->metrics, PL_M_FIRST_REQUEST_SECONDS, w->service->config->id), took_s);
+        pl_series_set(
+            pl_series(w->service->crew->app->metrics, PL_M_FIRST_REQUEST_SECONDS, w->service->config->id),
+            took_s);
         if (!w->more->adopted)
-            pl_log(w->service->crew->app->log, PL_INFO, "worker.first_request", F_STR("service", w->service->config->id),
-                   F_INT("worker", w->slot), F_INT("generation", w->generation), F_REAL("took_ms", took_s * 1000));
+            pl_log(w->service->crew->app->log, PL_INFO, "worker.first_request",
+                   F_STR("service", w->service->config->id), F_INT("worker", w->slot),
+                   F_INT("generation", w->generation), F_REAL("took_ms", took_s * 1000));
     }
     if (w->state == PL_WORKER_DRAINING && pl_life_drained(w)) pl_life_feed(w, PL_WEV_DRAINED);
 }

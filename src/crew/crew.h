@@ -1,7 +1,8 @@
-/* crew/crew.h - main's hands on the workers: it obeys room `worker`, speaks to the keeper, and tells the gateway.
+/* crew/crew.h - main's hands on the workers: it obeys room `worker`, speaks to the keeper, and tells the
+ * gateway.
  *
- * One way to start: LIST, adopt what is there, act on the difference. A pl_service and its pl_workers live as long as
- * the crew; the gateway keeps pointers to workers only between `ready` and `gone`.
+ * One way to start: LIST, adopt what is there, act on the difference. A pl_service and its pl_workers live as
+ * long as the crew; the gateway keeps pointers to workers only between `ready` and `gone`.
  */
 #ifndef PL_CREW_CREW_H
 #define PL_CREW_CREW_H
@@ -32,9 +33,9 @@ struct pl_worker {
     bool exited;        /* the leader was reaped: its page is final */
     uint32_t in_flight; /* exchanges the gateway has with it; zombies excluded */
     uint64_t served;
-    uint32_t lost_in_handlers; /* set by the gateway in hooks.exited: requests that died in a handler */
-    struct pl_page page; /* foreign bytes, read through sample/page.h */
-    void *pool;          /* the gateway's; freed by it in hooks.gone */
+    uint32_t lost_in_handlers;   /* set by the gateway in hooks.exited: requests that died in a handler */
+    struct pl_page page;         /* foreign bytes, read through sample/page.h */
+    void *pool;                  /* the gateway's; freed by it in hooks.gone */
     struct pl_worker_more *more; /* the crew's own affairs */
 };
 
@@ -45,10 +46,10 @@ struct pl_service {
     struct pl_service_config *config; /* borrowed from app->config; changes when described */
     uint32_t index;                   /* in app->config->services */
     struct pl_worker *workers;
-    bool was_ready;             /* has been ready in this life of the keeper */
-    bool draining;              /* by operator */
-    bool described;             /* the worker has told what the decorator says; limits are final */
-    uint64_t boot_ms;           /* measured, spawn to READY; 0 = not yet */
+    bool was_ready;   /* has been ready in this life of the keeper */
+    bool draining;    /* by operator */
+    bool described;   /* the worker has told what the decorator says; limits are final */
+    uint64_t boot_ms; /* measured, spawn to READY; 0 = not yet */
     struct pl_service_more *more;
 };
 
@@ -58,8 +59,8 @@ struct pl_crew_hooks {
     void (*described)(void *ctx, struct pl_service *s);      /* config of the service may have changed */
     void (*supply_changed)(void *ctx, struct pl_service *s); /* a worker came or went: pump the queue */
     void (*unroutable)(void *ctx, struct pl_worker *w);      /* send it nothing new; close idle connections */
-    void (*exited)(void *ctx, struct pl_worker *w);          /* reaped: judge what was in flight by its page */
-    void (*gone)(void *ctx, struct pl_worker *w);            /* drop every pointer to it now */
+    void (*exited)(void *ctx, struct pl_worker *w); /* reaped: judge what was in flight by its page */
+    void (*gone)(void *ctx, struct pl_worker *w);   /* drop every pointer to it now */
 };
 
 /* What main gives its crew. All borrowed for the crew's life. */
@@ -78,13 +79,16 @@ struct pl_crew_options {
 };
 struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *err);
 /* LIST, adopt, act on the difference; from now on the loop drives it. Takes what it needs out of `held`. */
-bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held, struct pl_err *err);
+bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held,
+                   struct pl_err *err);
 /* Stops every worker in order; options.on_stopped tells the end. */
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);
 
-/* Replaces one worker (slot) or all (0) by overlap. `action` names it for on_action, or NULL. False: one is under way. */
-bool pl_service_replace(struct pl_service *s, uint32_t slot, const char *reason, const char *action, struct pl_err *err);
+/* Replaces one worker (slot) or all (0) by overlap. `action` names it for on_action, or NULL. False: one is
+ * under way. */
+bool pl_service_replace(struct pl_service *s, uint32_t slot, const char *reason, const char *action,
+                        struct pl_err *err);
 bool pl_service_failed(const struct pl_service *s); /* every slot has been given up */
 
 size_t pl_crew_service_count(const struct pl_crew *c);
@@ -97,14 +101,15 @@ uint32_t pl_service_ready_count(const struct pl_service *s);
 /* Expected until a worker is ready; 0 = unknown. */
 uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms);
 
-/* What the worker's own /metrics said last, or NULL; *age_ms is how long ago. Asking for the page keeps it fresh. */
+/* What the worker's own /metrics said last, or NULL; *age_ms is how long ago. Asking for the page keeps it
+ * fresh. */
 const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t *age_ms);
 void pl_crew_metrics_asked(struct pl_crew *c);
 
 /* The gateway's book-keeping. `ok`: the worker answered properly: that is proof of readiness. */
 void pl_worker_begin(struct pl_worker *w);
 void pl_worker_end(struct pl_worker *w, bool ok);
-/* A handler outlived its request (504, client gone): its end must be waited for on the page before the worker counts as
- * drained and before its slot is free again. The gateway polls; the crew only counts. */
+/* A handler outlived its request (504, client gone): its end must be waited for on the page before the worker
+ * counts as drained and before its slot is free again. The gateway polls; the crew only counts. */
 void pl_worker_zombies(struct pl_worker *w, int change);
 #endif

@@ -57,7 +57,8 @@ static void read_degraded(struct pl_description *d, const json_t *list) {
 }
 
 static void read_settings(struct pl_description *d, json_t *groups) {
-    json_t *decorator = json_object_get(groups, "decorator"), *file = json_object_get(groups, "bentoml_config");
+    json_t *decorator = json_object_get(groups, "decorator"),
+           *file = json_object_get(groups, "bentoml_config");
     size_t most = json_object_size(decorator) + json_object_size(file);
     d->settings = most > 0 && most < 1024 ? pl_arena_alloc(&d->arena, most * sizeof *d->settings) : NULL;
     if (d->settings == NULL) return;
@@ -83,7 +84,8 @@ struct pl_description *pl_description_parse(const char *json, size_t len, struct
         return NULL;
     }
     json_t *root = json_loadb(json, len, 0, &where);
-    json_t *body = json_is_object(json_object_get(root, "describe")) ? json_object_get(root, "describe") : root;
+    json_t *body =
+        json_is_object(json_object_get(root, "describe")) ? json_object_get(root, "describe") : root;
     struct pl_description *d = json_is_object(body) ? calloc(1, sizeof *d) : NULL;
     if (d == NULL) {
         json_decref(root);
@@ -111,8 +113,8 @@ void pl_description_free(struct pl_description *d) {
     pl_arena_free(&arena);
 }
 
-size_t pl_description_apply(const struct pl_description *d, struct pl_config *c, size_t service, char *problem,
-                            size_t room) {
+size_t pl_description_apply(const struct pl_description *d, struct pl_config *c, size_t service,
+                            char *problem, size_t room) {
     size_t skipped = 0;
     for (size_t i = 0; i < d->setting_count; i++) {
         const struct pl_setting *s = &d->settings[i];

@@ -1,7 +1,9 @@
-/* crew/describe.h - what a worker says about its service, once it has loaded it and before it makes an instance.
+/* crew/describe.h - what a worker says about its service, once it has loaded it and before it makes an
+ * instance.
  *
- * One JSON document on the control socket (python/plimsoll/describe.py writes it): the settings that the decorator and
- * BentoML's own configuration carry, the routes, the hooks. Foreign bytes: bounded, unknown fields skipped.
+ * One JSON document on the control socket (python/plimsoll/describe.py writes it): the settings that the
+ * decorator and BentoML's own configuration carry, the routes, the hooks. Foreign bytes: bounded, unknown
+ * fields skipped.
  */
 #ifndef PL_CREW_DESCRIBE_H
 #define PL_CREW_DESCRIBE_H
@@ -33,19 +35,19 @@ struct pl_description {
     struct pl_setting {
         const char *path, *text;
         bool from_decorator; /* else from BENTOML_CONFIG and its kin */
-    } *settings;
+    } * settings;
     size_t setting_count;
     struct pl_degraded {
         const char *feature, *reason;
-    } *degraded;
+    } * degraded;
     size_t degraded_count;
 };
 
 /* `json` is the value of "describe" or the whole line that holds it. NULL with err. */
 struct pl_description *pl_description_parse(const char *json, size_t len, struct pl_err *err);
 void pl_description_free(struct pl_description *d);
-/* Sets what the service says, below every nearer origin. A value that the configuration cannot take is skipped and
- * named in `problem` (may be NULL). Returns how many were skipped. */
-size_t pl_description_apply(const struct pl_description *d, struct pl_config *c, size_t service, char *problem,
-                            size_t room);
+/* Sets what the service says, below every nearer origin. A value that the configuration cannot take is
+ * skipped and named in `problem` (may be NULL). Returns how many were skipped. */
+size_t pl_description_apply(const struct pl_description *d, struct pl_config *c, size_t service,
+                            char *problem, size_t room);
 #endif

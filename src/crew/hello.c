@@ -9,8 +9,8 @@
 
 #include "base/cleanup.h"
 
-bool pl_hello(struct pl_link *l, const char *build, struct pl_wire_welcome *welcome, struct pl_wire_beat **beat,
-              struct pl_err *err) {
+bool pl_hello(struct pl_link *l, const char *build, struct pl_wire_welcome *welcome,
+              struct pl_wire_beat **beat, struct pl_err *err) {
     static struct pl_wire_message q, a;
     pl_wire_init(&q, PL_WIRE_HELLO, sizeof q.hello, 0);
     q.hello.oldest = PL_WIRE_OLDEST;

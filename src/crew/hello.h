@@ -17,8 +17,8 @@ struct pl_held_list {
 };
 
 /* HELLO. The heartbeat page comes back mapped; it stays for the process's life. */
-bool pl_hello(struct pl_link *l, const char *build, struct pl_wire_welcome *welcome, struct pl_wire_beat **beat,
-              struct pl_err *err);
+bool pl_hello(struct pl_link *l, const char *build, struct pl_wire_welcome *welcome,
+              struct pl_wire_beat **beat, struct pl_err *err);
 /* All held descriptors; they are the caller's, taken one by one. */
 bool pl_held_list(struct pl_link *l, struct pl_held_list *out, struct pl_err *err);
 int pl_held_take(struct pl_held_list *held, const char *name); /* -1: not held */

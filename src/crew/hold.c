@@ -1,4 +1,5 @@
-/* hold.c - names kept by the keeper, so that they outlive main. What main makes it holds before it uses it. */
+/* hold.c - names kept by the keeper, so that they outlive main. What main makes it holds before it uses it.
+ */
 #include <string.h>
 #include <unistd.h>
 

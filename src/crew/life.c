@@ -44,6 +44,7 @@ struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot) {
     w->slot = slot;
     w->more = o;
     pl_buf_init(&o->partial, PL_CREW_LINE_BYTES);
+    pl_buf_init(&o->unsent, (size_t)1 << 20);
     pl_buf_init(&o->metrics_text, (size_t)4 << 20);
     struct pl_worker **at = &s->workers;
     while (*at != NULL) at = &(*at)->next;
@@ -81,8 +82,8 @@ void pl_life_order_stop(struct pl_worker *w) {
     m.signal.kill_ms = (uint32_t)w->service->config->stop_timeout_ms;
     pl_link_order(w->service->crew->link, &m, NULL, NULL);
     w->more->stopped_ms = pl_crew_now(w->service->crew);
-    pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-           F_INT("generation", w->generation), F_STR("signal", "SIGTERM"));
+    pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("signal", "SIGTERM"));
 }
 
 static void enter_loading(struct pl_worker *w) { pl_probe_start(w); }
@@ -96,9 +97,14 @@ static void enter_warming(struct pl_worker *w) {
         s->more->deployed = true;
         snprintf(name, sizeof name, "deployed:%u", s->index);
         pl_hold_text(s->crew, name, "1", 1);
+        if (s->more->description->deployment_hooks > 0)
+            pl_log(log_of(w), PL_INFO, "deployment.hooks", F_STR("service", s->config->id),
+                   F_INT("worker", w->slot), F_INT("generation", w->generation),
+                   F_INT("hooks", s->more->description->deployment_hooks));
     }
     pl_log(log_of(w), PL_INFO, "worker.socket", F_STR("service", s->config->id), F_INT("worker", w->slot),
-           F_INT("generation", w->generation), F_INT("since_spawn_ms", w->more->time.socket - w->more->time.spawned));
+           F_INT("generation", w->generation),
+           F_INT("since_spawn_ms", w->more->time.socket - w->more->time.spawned));
     pl_warm_start(w);
 }
 
@@ -114,8 +120,9 @@ static void enter_ready(struct pl_worker *w) {
         s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - o->time.spawned);
         pl_life_slot(s, w->slot)->failed_starts = 0;
         pl_log(log_of(w), PL_INFO, "worker.ready", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_INT("generation", w->generation), F_INT("after_ms", now - o->time.spawned), F_BOOL("warm", o->warm),
-               F_REAL("first_ms", (double)o->time.first_us / 1000), F_REAL("settled_ms", (double)o->time.settled_us / 1000),
+               F_INT("generation", w->generation), F_INT("after_ms", now - o->time.spawned),
+               F_BOOL("warm", o->warm), F_REAL("first_ms", (double)o->time.first_us / 1000),
+               F_REAL("settled_ms", (double)o->time.settled_us / 1000),
                F_INT("warmup_requests", o->warmup.done));
     }
     s->was_ready = true;
@@ -150,9 +157,10 @@ static void set_state(struct pl_worker *w, enum pl_worker_event ev, enum pl_work
     enum pl_worker_state from = w->state;
     if (from == to) return;
     w->state = to;
-    pl_log(log_of(w), PL_DEBUG, "worker.state", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-           F_INT("generation", w->generation), F_STR("from", pl_worker_state_name(from)),
-           F_STR("to", pl_worker_state_name(to)), F_STR("cause", pl_worker_event_name(ev)));
+    pl_log(log_of(w), PL_DEBUG, "worker.state", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation),
+           F_STR("from", pl_worker_state_name(from)), F_STR("to", pl_worker_state_name(to)),
+           F_STR("cause", pl_worker_event_name(ev)));
     if (from == PL_WORKER_READY) {
         w->routable = false;
         c->hooks.unroutable(c->hooks.ctx, w);
@@ -172,8 +180,9 @@ void pl_life_feed(struct pl_worker *w, enum pl_worker_event ev) {
         set_state(w, ev, to);
         return;
     }
-    pl_log(log_of(w), PL_DEBUG, "worker.state", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-           F_INT("generation", w->generation), F_STR("from", pl_worker_state_name(w->state)), F_STR("to", "same"),
+    pl_log(log_of(w), PL_DEBUG, "worker.state", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation),
+           F_STR("from", pl_worker_state_name(w->state)), F_STR("to", "same"),
            F_STR("cause", pl_worker_event_name(ev)));
 }
 
@@ -195,9 +204,10 @@ static void tell_death(struct pl_worker *w) {
                F_INT("in_handlers", w->lost_in_handlers));
     } else {
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
-        pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_INT("generation", w->generation), F_STR("cause", cause), F_INT("status", o->exit.status),
-               F_STR("sentence", o->end_sentence), F_STR("last_line", o->last_line));
+        pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
+               F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("cause", cause),
+               F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
+               F_STR("last_line", o->last_line));
     }
     snprintf(s->more->last_death, sizeof s->more->last_death, "%s", o->end_sentence);
     s->more->last_cause = o->cause;
@@ -232,7 +242,8 @@ static void explain(struct pl_worker *w) {
     pl_buf_free(&text);
 }
 
-/* True if nobody asked for this end. A start that took too long or did not warm up was ended by us, and is a failure. */
+/* True if nobody asked for this end. A start that took too long or did not warm up was ended by us, and is a
+ * failure. */
 static bool is_failure(const struct pl_worker_more *o) {
     return !o->ordered || o->timed_out || o->warm_failed;
 }
@@ -248,7 +259,7 @@ void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e) {
     if (w->exited) return;
     w->exited = true;
     w->more->exit = *e;
-    pl_output_read(w, false);
+    pl_output_read(w);
     pl_life_feed(w, PL_WEV_EXITED);
     if (is_failure(w->more)) explain(w);
     c->hooks.exited(c->hooks.ctx, w);
@@ -273,20 +284,20 @@ static enum pl_worker_event after_the_end(struct pl_worker *w) {
         return PL_WEV_EMPTY;
     case PL_RESTART_LATER: {
         slot->failed_starts++;
-        uint64_t pause = pl_backoff_ms((uint64_t)s->config->backoff_initial_ms, (uint64_t)s->config->backoff_max_ms,
-                                       slot->failed_starts);
+        uint64_t pause = pl_backoff_ms((uint64_t)s->config->backoff_initial_ms,
+                                       (uint64_t)s->config->backoff_max_ms, slot->failed_starts);
         slot->retry_at_ms = now + pause;
-        pl_log(log_of(w), PL_ERROR, "worker.backoff", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_INT("delay_ms", pause), F_INT("attempt", slot->failed_starts));
+        pl_log(log_of(w), PL_ERROR, "worker.backoff", F_STR("service", s->config->id),
+               F_INT("worker", w->slot), F_INT("delay_ms", pause), F_INT("attempt", slot->failed_starts));
         return PL_WEV_WAIT;
     }
     case PL_GIVE_UP:
     default:
         slot->failed_starts++;
         slot->failed = true;
-        pl_log(log_of(w), PL_ERROR, "worker.failed", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_INT("attempts", slot->failed_starts), F_STR("cause", pl_cause_name(o->cause)),
-               F_STR("sentence", o->end_sentence));
+        pl_log(log_of(w), PL_ERROR, "worker.failed", F_STR("service", s->config->id),
+               F_INT("worker", w->slot), F_INT("attempts", slot->failed_starts),
+               F_STR("cause", pl_cause_name(o->cause)), F_STR("sentence", o->end_sentence));
         return PL_WEV_GIVE_UP;
     }
 }
@@ -296,16 +307,16 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     struct pl_crew *c = w->service->crew;
     if (w->more->keeper_gone) return;
     if (!w->exited) pl_life_exited(w, e);
-    pl_output_read(w, true);
+    pl_output_done(w);
     pl_control_close(w);
     w->more->keeper_gone = true;
+    w->more->gone_ms = pl_crew_now(c);
     if (w->generation != 0) {
         snprintf(name, sizeof name, "ctl:%llu", (unsigned long long)w->generation);
         pl_hold(c, name, -1);
-        pl_log(log_of(w), PL_INFO, "worker.gone", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-               F_INT("generation", w->generation), F_INT("took_ms", w->more->stopped_ms != 0
-                                                                        ? pl_crew_now(c) - w->more->stopped_ms
-                                                                        : 0));
+        pl_log(log_of(w), PL_INFO, "worker.gone", F_STR("service", w->service->config->id),
+               F_INT("worker", w->slot), F_INT("generation", w->generation),
+               F_INT("took_ms", w->more->stopped_ms != 0 ? pl_crew_now(c) - w->more->stopped_ms : 0));
         if (e->strays > 0)
             pl_log(log_of(w), PL_WARN, "group.leftover", F_STR("service", w->service->config->id),
                    F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("ended", e->strays));
@@ -336,7 +347,7 @@ static void let_go(struct pl_worker *w) {
 void pl_life_release(struct pl_worker *w) {
     struct pl_service *s = w->service;
     bool ended = w->more->keeper_gone || (w->generation == 0 && w->state == PL_WORKER_GONE);
-    if (!ended || w->in_flight > 0) return;
+    if (!ended || w->in_flight > 0 || !pl_output_done(w)) return;
     if (!w->more->let_go) {
         tell_end(w);
         let_go(w);
@@ -377,7 +388,8 @@ static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *repl
     uint64_t now = pl_crew_now(s->crew);
     int64_t limit = s->config->start_timeout_ms;
     w->more->replaces = replaces;
-    w->more->start_until_ms = now + (limit == PL_CFG_AUTO ? pl_start_timeout_ms(s->boot_ms) : (uint64_t)limit);
+    w->more->start_until_ms =
+        now + (limit == PL_CFG_AUTO ? pl_start_timeout_ms(s->boot_ms) : (uint64_t)limit);
     pl_life_feed(w, PL_WEV_START);
     if (pl_spawn(w, &err)) return;
     snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
@@ -400,7 +412,7 @@ void pl_life_tend(struct pl_service *s, uint64_t now) {
 
 static void tick_worker(struct pl_worker *w, uint64_t now) {
     struct pl_slot *slot = pl_life_slot(w->service, w->slot);
-    if (!w->more->keeper_gone) pl_output_read(w, false);
+    if (!w->more->keeper_gone) pl_output_read(w);
     read_stamps(w);
     switch (w->state) {
     case PL_WORKER_SPAWNING:
@@ -409,8 +421,10 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
         if (now >= w->more->start_until_ms) pl_life_feed(w, PL_WEV_START_TIMEOUT);
         break;
     case PL_WORKER_DRAINING:
-        if (pl_life_drained(w)) pl_life_feed(w, PL_WEV_DRAINED);
-        else if (now >= w->more->drain_until_ms) pl_life_feed(w, PL_WEV_DRAIN_TIMEOUT);
+        if (pl_life_drained(w))
+            pl_life_feed(w, PL_WEV_DRAINED);
+        else if (now >= w->more->drain_until_ms)
+            pl_life_feed(w, PL_WEV_DRAIN_TIMEOUT);
         break;
     case PL_WORKER_BACKOFF:
         if (now >= slot->retry_at_ms) pl_life_feed(w, PL_WEV_RETRY);

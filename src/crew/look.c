@@ -11,8 +11,8 @@ static const struct pl_worker *starting(const struct pl_service *s) {
     return best;
 }
 
-void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **phase, uint64_t *since_ms, char *detail,
-                   size_t room) {
+void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **phase, uint64_t *since_ms,
+                   char *detail, size_t room) {
     const struct pl_worker *w = starting(s);
     detail[0] = '\0';
     *phase = NULL;

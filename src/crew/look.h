@@ -1,13 +1,14 @@
-/* crew/look.h - reading the crew for people: where a start is, how old a proof is, what a worker printed. Nothing here
- * changes anything. */
+/* crew/look.h - reading the crew for people: where a start is, how old a proof is, what a worker printed.
+ * Nothing here changes anything. */
 #ifndef PL_CREW_LOOK_H
 #define PL_CREW_LOOK_H
 #include "crew/crew.h"
 #include "crew/describe.h"
 
-/* Where the furthest start of a service is: phase of surface.md 8.7, ms since its spawn, and words. phase NULL: none. */
-void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **phase, uint64_t *since_ms, char *detail,
-                   size_t room);
+/* Where the furthest start of a service is: phase of surface.md 8.7, ms since its spawn, and words. phase
+ * NULL: none. */
+void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **phase, uint64_t *since_ms,
+                   char *detail, size_t room);
 uint32_t pl_look_attempt(const struct pl_service *s); /* 1 = the first */
 /* How long no worker of it has shown progress while it should have; 0: it has, or nothing runs. */
 uint64_t pl_look_silent_ms(const struct pl_service *s, uint64_t now_ms);
@@ -16,7 +17,8 @@ const struct pl_description *pl_look_description(const struct pl_service *s);
 
 /* One worker as a table row; times in ms since its spawn, 0 = not reached. */
 struct pl_look_worker {
-    uint64_t age_ms, imported_ms, loaded_ms, socket_ms, warm_ms, ready_ms, first_request_us, first_us, settled_us;
+    uint64_t age_ms, imported_ms, loaded_ms, socket_ms, warm_ms, ready_ms, first_request_us, first_us,
+        settled_us;
     uint32_t zombies, tasks, warmup_requests;
     bool warm;
     const char *source; /* of the warm-up */
@@ -28,7 +30,8 @@ struct pl_look_death {
     uint64_t wall_ms;
     const char *cause, *sentence;
 };
-/* Why this worker ended, once it has exited: name of the cause and, in *sentence, words for people. Borrowed from it. */
+/* Why this worker ended, once it has exited: name of the cause and, in *sentence, words for people. Borrowed
+ * from it. */
 const char *pl_look_cause(const struct pl_worker *w, const char **sentence);
 bool pl_look_last_death(const struct pl_service *s, struct pl_look_death *out);
 

@@ -28,7 +28,8 @@ void pl_meters_state(struct pl_worker *w) {
     const struct pl_worker *who = speaker(s, w->slot);
     const char *label = pl_worker_label(w);
     for (int i = 0; i < PL_WORKER_STATE_COUNT; i++)
-        pl_series_set(pl_series(m, PL_M_WORKER_STATE, s->config->id, label, pl_worker_state_name((enum pl_worker_state)i)),
+        pl_series_set(pl_series(m, PL_M_WORKER_STATE, s->config->id, label,
+                                pl_worker_state_name((enum pl_worker_state)i)),
                       who != NULL && (int)who->state == i);
     pl_series_set(pl_series(m, PL_M_WORKER_WARM, s->config->id, label),
                   who != NULL && who->state == PL_WORKER_READY && who->more->warm);
@@ -39,7 +40,10 @@ void pl_meters_state(struct pl_worker *w) {
     const struct {
         const char *phase;
         uint64_t at;
-    } phases[] = { { "imported", t->imported }, { "loaded", t->loaded }, { "socket", t->socket }, { "warm", t->warm },
+    } phases[] = { { "imported", t->imported },
+                   { "loaded", t->loaded },
+                   { "socket", t->socket },
+                   { "warm", t->warm },
                    { "ready", t->ready } };
     for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
         if (phases[i].at >= t->spawned && phases[i].at != 0)
@@ -76,6 +80,7 @@ void pl_meters_tick(struct pl_crew *c, uint64_t now) {
             if (w->routable && w->more->proof_ms > proof) proof = w->more->proof_ms;
         }
         if (proof != 0)
-            pl_series_set(pl_series(c->app->metrics, PL_M_PROOF_AGE_SECONDS, s->config->id), (double)(now - proof) / 1000);
+            pl_series_set(pl_series(c->app->metrics, PL_M_PROOF_AGE_SECONDS, s->config->id),
+                          (double)(now - proof) / 1000);
     }
 }

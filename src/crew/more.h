@@ -46,9 +46,9 @@ struct pl_worker_more {
     /* how it ends */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
     char problem[256]; /* why the warm-up failed, or why it could not be spawned */
-    bool replaced; /* its successor is READY: its slot is no longer its own */
-    bool told;     /* its death is in the log */
-    bool let_go;   /* what was its has been given back */
+    bool replaced;     /* its successor is READY: its slot is no longer its own */
+    bool told;         /* its death is in the log */
+    bool let_go;       /* what was its has been given back */
     uint64_t ready_from_ms, drain_until_ms, start_until_ms, stopped_ms;
     struct pl_wire_exit exit; /* once exited */
     bool keeper_gone;         /* GONE came; waits for the gateway to let go */
@@ -57,6 +57,8 @@ struct pl_worker_more {
     /* output */
     struct pl_ring ring;
     struct pl_buf partial; /* a line that has not ended */
+    struct pl_buf unsent;  /* whole lines the log had no room for */
+    uint64_t gone_ms;
     struct pl_tail *tail;
     uint64_t log_bytes, log_lost;
     /* control socket */
@@ -131,7 +133,6 @@ struct pl_crew {
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
-    struct pl_buf scratch;
 };
 
 /* life.c: every change of state and its side effects go through here. */
@@ -141,7 +142,7 @@ void pl_life_tick(struct pl_crew *c, uint64_t now);
 void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e);
 void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e);
 void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the keeper */
-void pl_life_release(struct pl_worker *w); /* frees it if nobody needs it any more */
+void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any more */
 bool pl_life_drained(struct pl_worker *w);
 void pl_life_tend(struct pl_service *s, uint64_t now);
 void pl_life_successor(struct pl_service *s, struct pl_worker *old);
@@ -169,7 +170,9 @@ bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w);
 /* output.c */
-void pl_output_read(struct pl_worker *w, bool last);
+void pl_output_read(struct pl_worker *w);
+/* After GONE: all that it printed is on its way, or nobody has taken it for 10 s. */
+bool pl_output_done(struct pl_worker *w);
 void pl_output_free(struct pl_worker *w);
 /* note.c */
 void pl_note_leave(struct pl_worker *w);

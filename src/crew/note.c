@@ -1,5 +1,5 @@
-/* note.c - the small versioned note that main leaves at the keeper with each worker, for the next main. An unreadable one
- * means: warm once more, never kill. New fields at the end. */
+/* note.c - the small versioned note that main leaves at the keeper with each worker, for the next main. An
+ * unreadable one means: warm once more, never kill. New fields at the end. */
 #include <stddef.h>
 #include <string.h>
 

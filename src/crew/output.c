@@ -6,10 +6,13 @@
 #include "crew/more.h"
 #include "crew/tail.h"
 
-enum { CHUNK = 65536, TURNS = 8 };
+/* A chunk of empty lines grows about a hundredfold in the JSON form, and must still fit into the log's ring.
+ */
+enum { CHUNK = 4096, TURNS = 128, LAST_WAIT_MS = 10000 };
 
 static struct pl_tail *tail_of(struct pl_worker *w) {
-    if (w->more->tail == NULL) w->more->tail = pl_tail_create((uint32_t)w->service->crew->app->config->logs_tail);
+    if (w->more->tail == NULL)
+        w->more->tail = pl_tail_create((uint32_t)w->service->crew->app->config->logs_tail);
     return w->more->tail;
 }
 
@@ -76,35 +79,49 @@ static void count(struct pl_worker *w, uint64_t bytes) {
     pl_series_add(pl_series(m, PL_M_WORKER_LOG_BYTES_TOTAL, w->service->config->id, pl_worker_label(w)),
                   (double)bytes);
     if (lost > o->log_lost)
-        pl_series_add(pl_series(m, PL_M_WORKER_LOG_BYTES_DROPPED_TOTAL, w->service->config->id, pl_worker_label(w)),
-                      (double)(lost - o->log_lost));
+        pl_series_add(
+            pl_series(m, PL_M_WORKER_LOG_BYTES_DROPPED_TOTAL, w->service->config->id, pl_worker_label(w)),
+            (double)(lost - o->log_lost));
     o->log_lost = lost;
 }
 
-void pl_output_read(struct pl_worker *w, bool last) {
+/* False: the log has no room. What was to be written waits in `unsent`, the rest in the keeper's ring. */
+static bool hand_on(struct pl_worker *w) {
+    struct pl_buf *out = &w->more->unsent;
+    if (out->len > 0 && !pl_log_raw(w->service->crew->app->log, out->data, out->len)) return false;
+    out->len = 0;
+    return true;
+}
+
+void pl_output_read(struct pl_worker *w) {
     static char chunk[CHUNK];
-    struct pl_crew *c = w->service->crew;
-    struct pl_buf *out = &c->scratch;
     if (w->more->ring.head == NULL) return;
-    for (int turn = 0; turn < TURNS || last; turn++) {
+    for (int turn = 0; turn < TURNS && hand_on(w); turn++) {
         size_t n = pl_ring_read(&w->more->ring, chunk, sizeof chunk);
         if (n == 0) break;
-        out->len = 0;
-        take(w, chunk, n, out);
-        if (out->len > 0) pl_log_raw(c->app->log, out->data, out->len);
+        take(w, chunk, n, &w->more->unsent);
         count(w, n);
     }
-    if (last && w->more->partial.len > 0) {
-        out->len = 0;
-        put_line(w, w->more->partial.data, w->more->partial.len, out);
-        w->more->partial.len = 0;
-        pl_log_raw(c->app->log, out->data, out->len);
+}
+
+bool pl_output_done(struct pl_worker *w) {
+    struct pl_worker_more *o = w->more;
+    if (o->ring.head == NULL) return true;
+    pl_output_read(w);
+    bool empty = o->unsent.len == 0 && atomic_load_explicit(&o->ring.head->head, memory_order_acquire) ==
+                                           atomic_load_explicit(&o->ring.head->seen, memory_order_relaxed);
+    if (empty && o->partial.len > 0) {
+        put_line(w, o->partial.data, o->partial.len, &o->unsent);
+        o->partial.len = 0;
+        empty = hand_on(w);
     }
+    return empty || pl_crew_now(w->service->crew) - o->gone_ms > LAST_WAIT_MS;
 }
 
 void pl_output_free(struct pl_worker *w) {
     pl_ring_close(&w->more->ring);
     pl_buf_free(&w->more->partial);
+    pl_buf_free(&w->more->unsent);
     struct pl_service_more *s = w->service->more;
     if (w->more->tail != NULL) {
         pl_tail_drop(s->previous_tail);

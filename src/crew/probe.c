@@ -1,5 +1,6 @@
-/* probe.c - a worker's own readiness. The first question is written into its listener before it is there to answer, and
- * waits; later ones are asked only when no request was answered lately: a real success is proof enough. */
+/* probe.c - a worker's own readiness. The first question is written into its listener before it is there to
+ * answer, and waits; later ones are asked only when no request was answered lately: a real success is proof
+ * enough. */
 #include <stdio.h>
 
 #include "crew/more.h"

@@ -1,6 +1,6 @@
-/* replace.c - overlap replacement: a successor is started beside the old worker, warmed, and only when it is READY does
- * the old one drain. A successor that does not become READY is rolled back: the old one serves on. One slot after
- * the other, one replacement of a service at a time. */
+/* replace.c - overlap replacement: a successor is started beside the old worker, warmed, and only when it is
+ * READY does the old one drain. A successor that does not become READY is rolled back: the old one serves on.
+ * One slot after the other, one replacement of a service at a time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +69,8 @@ bool pl_service_replace(struct pl_service *s, uint32_t slot, const char *reason,
         return pl_err_hint(err, "wait for it: plimsoll status %s", s->config->id);
     }
     if (slot > pl_life_slots(s))
-        return PL_FAIL(err, PL_E_USAGE, "%s has %u workers: there is no worker %u", s->config->id, pl_life_slots(s), slot);
+        return PL_FAIL(err, PL_E_USAGE, "%s has %u workers: there is no worker %u", s->config->id,
+                       pl_life_slots(s), slot);
     *r = (struct pl_replacement){ .active = true,
                                   .reason = reason,
                                   .slot = slot != 0 ? slot : 1,
@@ -83,8 +84,8 @@ static void next_slot(struct pl_service *s, struct pl_worker *successor) {
     struct pl_replacement *r = &s->more->replacement;
     if (r->slot >= r->last_slot) {
         char message[128];
-        snprintf(message, sizeof message, "generation %llu -> %llu, no gap", (unsigned long long)r->from_generation,
-                 (unsigned long long)successor->generation);
+        snprintf(message, sizeof message, "generation %llu -> %llu, no gap",
+                 (unsigned long long)r->from_generation, (unsigned long long)successor->generation);
         finish(s, true, message);
         return;
     }
@@ -123,7 +124,8 @@ void pl_replace_lost(struct pl_worker *w) {
     struct pl_service *s = w->service;
     w->more->replaces = NULL;
     w->more->replaced = true; /* the slot is the old one's still */
-    if (s->more->replacement.active && s->more->replacement.successor == w) roll_back(s, w->more->end_sentence);
+    if (s->more->replacement.active && s->more->replacement.successor == w)
+        roll_back(s, w->more->end_sentence);
 }
 
 void pl_replace_tick(struct pl_service *s, uint64_t now) {

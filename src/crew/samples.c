@@ -1,6 +1,6 @@
-/* samples.c - where warm-up requests come from, in order: declared in the configuration, recorded by `plimsoll sample`
- * (state_dir/samples/SERVICE/ID.{json,body}), the author's own examples and defaults. Values are never invented.
- * Files are read beside the loop. */
+/* samples.c - where warm-up requests come from, in order: declared in the configuration, recorded by
+ * `plimsoll sample` (state_dir/samples/SERVICE/ID.{json,body}), the author's own examples and defaults.
+ * Values are never invented. Files are read beside the loop. */
 #include <dirent.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@ struct loading {
     struct pl_worker *worker;
     struct pl_sample *list, **end;
     unsigned count;
-    char *folder; /* of @FILE bodies */
-    char *recorded; /* folder of recorded samples, or NULL */
+    char *folder;               /* of @FILE bodies */
+    char *recorded;             /* folder of recorded samples, or NULL */
     struct pl_sample *declared; /* bodies still as written */
     char problem[PROBLEM_BYTES];
 };
@@ -95,7 +95,8 @@ static void load_declared(struct loading *l) {
             char path[4096];
             size_t len = 0;
             const char *name = s->body + 1;
-            snprintf(path, sizeof path, name[0] == '/' ? "%s%s" : "%s/%s", name[0] == '/' ? "" : l->folder, name);
+            snprintf(path, sizeof path, name[0] == '/' ? "%s%s" : "%s/%s", name[0] == '/' ? "" : l->folder,
+                     name);
             char *bytes = read_file(path, BODY_BYTES, &len);
             if (bytes == NULL) {
                 snprintf(l->problem, sizeof l->problem, "warm-up body %s cannot be read", path);
@@ -123,7 +124,8 @@ static void load_recorded_one(struct loading *l, const char *name) {
     const char *target = json_string_value(json_object_get(root, "path"));
     const char *type = json_string_value(json_object_get(root, "content_type"));
     if (method != NULL && target != NULL && target[0] == '/' && body != NULL) {
-        snprintf(headers, sizeof headers, type != NULL ? "Content-Type: %s\r\n" : "%s", type != NULL ? type : "");
+        snprintf(headers, sizeof headers, type != NULL ? "Content-Type: %s\r\n" : "%s",
+                 type != NULL ? type : "");
         append(l, make(PL_SAMPLE_RECORDED, method, target, headers, body, body_len));
     }
     json_decref(root);
@@ -161,11 +163,14 @@ static void loaded(uv_work_t *work, int status) {
 /* Headers of a declared request as lines. */
 static void header_lines(const struct pl_warmup_request *r, char *out, size_t room) {
     size_t at = 0;
-    const char *type = r->content_type != NULL ? r->content_type : r->body != NULL ? "application/json" : NULL;
+    const char *type = r->content_type != NULL ? r->content_type
+                       : r->body != NULL       ? "application/json"
+                                               : NULL;
     out[0] = '\0';
     if (type != NULL) at += (size_t)snprintf(out, room, "Content-Type: %s\r\n", type);
     for (size_t i = 0; i < r->headers.count && at < room; i++)
-        at += (size_t)snprintf(out + at, room - at, "%s: %s\r\n", r->headers.at[i].key, r->headers.at[i].value);
+        at +=
+            (size_t)snprintf(out + at, room - at, "%s: %s\r\n", r->headers.at[i].key, r->headers.at[i].value);
 }
 
 static void copy_declared(struct loading *l, const struct pl_service_config *c) {
@@ -219,10 +224,9 @@ void pl_samples_load(struct pl_worker *w) {
     if (c->warmup_samples && state != NULL && asprintf(&l->recorded, "%s/samples/%s", state, c->id) == -1)
         l->recorded = NULL;
     w->more->samples_loading = true;
-    if (l->folder != NULL && uv_queue_work(w->service->crew->app->loop, &l->work, load_now, loaded) == 0) return;
+    if (l->folder != NULL && uv_queue_work(w->service->crew->app->loop, &l->work, load_now, loaded) == 0)
+        return;
     pl_samples_free(l->declared);
     l->declared = NULL;
     loaded(&l->work, 0);
 }
-
-

@@ -1,5 +1,5 @@
-/* scrape.c - the worker's own metrics, fetched in the background while somebody looks at ours: a scrape of ours never
- * waits for a worker. */
+/* scrape.c - the worker's own metrics, fetched in the background while somebody looks at ours: a scrape of
+ * ours never waits for a worker. */
 #include "crew/more.h"
 
 enum { TEXT_BYTES = 4 << 20, ASKED_LATELY_MS = 60000 };
@@ -7,7 +7,8 @@ enum { TEXT_BYTES = 4 << 20, ASKED_LATELY_MS = 60000 };
 static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     struct pl_worker *w = ctx;
     w->more->scrape = NULL;
-    w->more->scrape_at_ms = pl_crew_now(w->service->crew) + (uint64_t)w->service->crew->app->config->metrics_refresh_ms;
+    w->more->scrape_at_ms =
+        pl_crew_now(w->service->crew) + (uint64_t)w->service->crew->app->config->metrics_refresh_ms;
     if (!reply->answered || reply->status != 200) return;
     w->more->metrics_text.len = 0;
     if (pl_buf_add(&w->more->metrics_text, reply->body, reply->body_len))

@@ -33,7 +33,8 @@ static int listen_at(const char *path, struct pl_err *err) {
     }
     memcpy(address.sun_path, path, n);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 2048) == 0) return fd;
+    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 2048) == 0)
+        return fd;
     PL_FAIL_SYS(err, errno, "listen on %s", path);
     if (fd != -1) close(fd);
     return -1;
@@ -104,7 +105,8 @@ static void on_spawned(void *ctx, struct pl_wire_message *reply) {
         if (uv_fileno((uv_handle_t *)w->more->control, &fd) == 0) pl_hold(c, name, fd);
     }
     pl_log(c->app->log, PL_INFO, "worker.spawned", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("pid", w->pid), F_STR("way", "exec"));
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("pid", w->pid),
+           F_STR("way", "exec"));
     if (w->state == PL_WORKER_STOPPING) pl_life_order_stop(w); /* it was told to stop before it was there */
 }
 
@@ -158,8 +160,8 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     ok = ok && recipe_fd != -1;
     if (ok) fill_order(w, &recipe, &m);
     pl_arena_free(&arena);
-    /* The listener exists before the worker: a probe written into it waits there. Our copy is closed at once, so that a
-     * dead worker refuses. */
+    /* The listener exists before the worker: a probe written into it waits there. Our copy is closed at once,
+     * so that a dead worker refuses. */
     PL_AUTO_FD int listener = ok ? listen_at(w->socket_path, err) : -1;
     ok = ok && listener != -1;
     if (ok && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
@@ -172,7 +174,8 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     m.fds[2] = theirs;
     m.fd_count = 3;
     w->more->time.spawned = pl_crew_now(c);
-    if (!pl_link_order(c->link, &m, on_spawned, w)) return PL_FAIL(err, PL_E_NOMEM, "order a spawn: out of memory");
+    if (!pl_link_order(c->link, &m, on_spawned, w))
+        return PL_FAIL(err, PL_E_NOMEM, "order a spawn: out of memory");
     return true;
 }
 

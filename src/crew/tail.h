@@ -1,5 +1,5 @@
-/* crew/tail.h - the last lines of a worker's output, in a fixed ring of bytes. Kept for the diagnosis of its death and
- * for `plimsoll logs`. Counted references: a tail outlives its worker as "previous". */
+/* crew/tail.h - the last lines of a worker's output, in a fixed ring of bytes. Kept for the diagnosis of its
+ * death and for `plimsoll logs`. Counted references: a tail outlives its worker as "previous". */
 #ifndef PL_CREW_TAIL_H
 #define PL_CREW_TAIL_H
 #include <stddef.h>

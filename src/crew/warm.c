@@ -1,6 +1,6 @@
-/* warm.c - the warm-up: the first requests of a worker come from us, marked, until their cost is flat. Only then is it
- * READY. A declared or recorded one that fails keeps the worker from becoming ready and says why; one made of the
- * author's examples only warns; none at all reads `ready (unwarmed)`. */
+/* warm.c - the warm-up: the first requests of a worker come from us, marked, until their cost is flat. Only
+ * then is it READY. A declared or recorded one that fails keeps the worker from becoming ready and says why;
+ * one made of the author's examples only warns; none at all reads `ready (unwarmed)`. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -53,18 +53,21 @@ static void failed(struct pl_worker *w, const struct pl_ask_reply *reply) {
     const struct pl_sample *s = w->more->sample;
     char message[MESSAGE_BYTES];
     snprintf(message, sizeof message, "%.*s", MESSAGE_BYTES - 1,
-             reply->answered ? reply->body : reply->problem != NULL ? reply->problem : "no answer");
+             reply->answered          ? reply->body
+             : reply->problem != NULL ? reply->problem
+                                      : "no answer");
     enum pl_level level = s->source == PL_SAMPLE_EXAMPLES ? PL_WARN : PL_ERROR;
-    pl_log(log_of(w), level, "worker.warmup_failed", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-           F_INT("generation", w->generation), F_STR("route", s->target), F_INT("status", reply->status),
-           F_STR("source", pl_sample_source_name(s->source)), F_STR("message", message));
+    pl_log(log_of(w), level, "worker.warmup_failed", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("route", s->target),
+           F_INT("status", reply->status), F_STR("source", pl_sample_source_name(s->source)),
+           F_STR("message", message));
     if (s->source == PL_SAMPLE_EXAMPLES) {
         next_sample(w);
         return;
     }
     if (reply->answered)
-        snprintf(w->more->problem, sizeof w->more->problem, "%s %.80s was answered %d: %.120s", s->method, s->target,
-                 (int)reply->status, message);
+        snprintf(w->more->problem, sizeof w->more->problem, "%s %.80s was answered %d: %.120s", s->method,
+                 s->target, (int)reply->status, message);
     else
         snprintf(w->more->problem, sizeof w->more->problem, "%s %.80s: %s", s->method, s->target, message);
     w->more->warm_failed = true;
@@ -128,16 +131,16 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
     o->source = o->samples != NULL ? o->samples->source : PL_SAMPLE_NONE;
     unsigned count = 0;
     for (const struct pl_sample *s = o->samples; s != NULL; s = s->next) count++;
-    pl_log(log_of(w), PL_INFO, "worker.warming", F_STR("service", w->service->config->id), F_INT("worker", w->slot),
-           F_INT("generation", w->generation), F_STR("source", pl_sample_source_name(o->source)),
-           F_INT("requests", count));
+    pl_log(log_of(w), PL_INFO, "worker.warming", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation),
+           F_STR("source", pl_sample_source_name(o->source)), F_INT("requests", count));
     if (o->sample == NULL) {
         finish(w);
         return;
     }
     const struct pl_service_config *c = w->service->config;
-    pl_warmup_start(&o->warmup, (uint32_t)c->warmup_max, (uint64_t)c->warmup_max_time_ms, c->warmup_until_flat,
-                    pl_crew_now(w->service->crew));
+    pl_warmup_start(&o->warmup, (uint32_t)c->warmup_max, (uint64_t)c->warmup_max_time_ms,
+                    c->warmup_until_flat, pl_crew_now(w->service->crew));
     ask(w);
 }
 

@@ -19,7 +19,8 @@ void pl_count_code(struct pl_gate *gate, uint16_t status) {
     unsigned i = status < PL_STATUS_SERIES ? status : 0;
     if (gate->code[i] == NULL) {
         snprintf(text, sizeof text, "%u", status);
-        gate->code[i] = pl_series(gate->g->o.app->metrics, PL_M_REQUESTS_TOTAL, gate->service->config->id, text);
+        gate->code[i] =
+            pl_series(gate->g->o.app->metrics, PL_M_REQUESTS_TOTAL, gate->service->config->id, text);
     }
     pl_series_add(gate->code[i], 1);
 }
@@ -27,13 +28,15 @@ void pl_count_code(struct pl_gate *gate, uint16_t status) {
 static void make_closed_sets(struct pl_gate *gate) {
     struct pl_metrics *m = gate->g->o.app->metrics;
     const char *id = gate->service->config->id;
-    static const char *const ends[] = { "complete", "aborted", "error", "stalled", "client_gone", "worker_died" };
+    static const char *const ends[] = { "complete", "aborted",     "error",
+                                        "stalled",  "client_gone", "worker_died" };
     for (unsigned i = 1; i < PL_REASON_COUNT; i++) {
         const struct pl_reason_info *info = pl_reason_info((enum pl_reason)i);
         pl_series(m, info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL, id, info->name);
     }
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);
-    for (size_t i = 0; i < PL_REPLAY_COUNT; i++) pl_series(m, PL_M_REQUESTS_REPLAYED_TOTAL, id, replay_names[i]);
+    for (size_t i = 0; i < PL_REPLAY_COUNT; i++)
+        pl_series(m, PL_M_REQUESTS_REPLAYED_TOTAL, id, replay_names[i]);
     for (unsigned i = 0; i < PL_CAUSE_COUNT; i++)
         pl_series(m, PL_M_REQUESTS_LOST_TOTAL, id, pl_cause_name((enum pl_cause)i));
 }
@@ -75,7 +78,9 @@ static void fill_from_head(struct pl_access *a, const struct pl_http_head *h) {
     a->request_type = header_text(h, PL_HF_CONTENT_TYPE);
     const struct pl_http_header *f = pl_http_find(h, PL_HF_TRACEPARENT);
     struct pl_text trace, span;
-    if (f == NULL || !pl_route_trace((struct pl_text){ pl_http_at(h, f->value), f->value_len }, &trace, &span)) return;
+    if (f == NULL ||
+        !pl_route_trace((struct pl_text){ pl_http_at(h, f->value), f->value_len }, &trace, &span))
+        return;
     a->trace_id = (struct pl_access_text){ trace.at, trace.len };
     a->span_id = (struct pl_access_text){ span.at, span.len };
 }
@@ -103,7 +108,8 @@ static void write_line(struct pl_request *r, const struct pl_ending *e, uint64_t
     fill_from_head(&a, h);
     struct pl_text id = pl_request_id_text(r);
     a.request_id = (struct pl_access_text){ id.at, id.len };
-    if (r->up != NULL && r->head_begun) a.response_type = header_text(pl_upstream_head(r->up), PL_HF_CONTENT_TYPE);
+    if (r->up != NULL && r->head_begun)
+        a.response_type = header_text(pl_upstream_head(r->up), PL_HF_CONTENT_TYPE);
     if (r->berth != NULL) {
         a.worker = r->berth->worker->slot;
         a.generation = r->berth->worker->generation;

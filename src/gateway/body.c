@@ -1,5 +1,6 @@
-/* gateway/body.c - what the server says of a client: head, body, end, and that it left. Bodies up to limits.replay are
- * kept, so that the request can be sent again; larger ones flow through behind the admission. */
+/* gateway/body.c - what the server says of a client: head, body, end, and that it left. Bodies up to
+ * limits.replay are kept, so that the request can be sent again; larger ones flow through behind the
+ * admission. */
 #include <stdio.h>
 #include <string.h>
 
@@ -171,7 +172,8 @@ static void on_gone(void *ctx, struct pl_conn *c) {
     if (!r->head_begun) r->status = 499;
     if (waited) {
         e.reason = pl_reason_info(PL_REASON_CLIENT_GONE)->name;
-        pl_series_add(pl_series(r->g->o.app->metrics, PL_M_REQUESTS_REFUSED_TOTAL, r->gate->service->config->id, e.reason),
+        pl_series_add(pl_series(r->g->o.app->metrics, PL_M_REQUESTS_REFUSED_TOTAL,
+                                r->gate->service->config->id, e.reason),
                       1);
         pl_queue_leave(r);
     }
@@ -180,8 +182,6 @@ static void on_gone(void *ctx, struct pl_conn *c) {
     pl_exchange_drop(r);
 }
 
-const struct pl_server_calls pl_gateway_server_calls = { .request = on_request,
-                                                         .body = on_body,
-                                                         .body_end = on_body_end,
-                                                         .writable = on_writable,
-                                                         .gone = on_gone };
+const struct pl_server_calls pl_gateway_server_calls = {
+    .request = on_request, .body = on_body, .body_end = on_body_end, .writable = on_writable, .gone = on_gone
+};

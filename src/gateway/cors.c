@@ -1,5 +1,6 @@
-/* gateway/cors.c - cross-origin rules for what we answer ourselves: pre-flights, which must not wait behind requests, and
- * our refusals, which a page may otherwise not read. What a worker answers has its own headers and stays as it is. */
+/* gateway/cors.c - cross-origin rules for what we answer ourselves: pre-flights, which must not wait behind
+ * requests, and our refusals, which a page may otherwise not read. What a worker answers has its own headers
+ * and stays as it is. */
 #include <regex.h>
 #include <string.h>
 #include <strings.h>
@@ -58,12 +59,15 @@ void pl_cors_headers(const struct pl_gate *gate, const struct pl_http_head *h, s
 }
 
 static void allow(const struct pl_service_config *c, const struct pl_http_head *h, struct pl_buf *out) {
-    const struct pl_strings every = { .at = (const char *[]){ "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT" },
+    const struct pl_strings every = { .at =
+                                          (const char *[]){ "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT" },
                                       .count = 1 };
     const struct pl_http_header *wanted = pl_http_find_named(h, "access-control-request-headers");
-    add_list(out, "Access-Control-Allow-Methods", any(&c->cors_allow_methods) ? &every : &c->cors_allow_methods);
+    add_list(out, "Access-Control-Allow-Methods",
+             any(&c->cors_allow_methods) ? &every : &c->cors_allow_methods);
     if (any(&c->cors_allow_headers) && wanted != NULL)
-        pl_buf_addf(out, "Access-Control-Allow-Headers: %.*s\r\n", (int)wanted->value_len, pl_http_at(h, wanted->value));
+        pl_buf_addf(out, "Access-Control-Allow-Headers: %.*s\r\n", (int)wanted->value_len,
+                    pl_http_at(h, wanted->value));
     else
         add_list(out, "Access-Control-Allow-Headers", &c->cors_allow_headers);
     pl_buf_addf(out, "Access-Control-Max-Age: %lld\r\n", (long long)(c->cors_max_age_ms / 1000));
@@ -73,7 +77,8 @@ bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *conn) {
     const struct pl_service_config *c = gate->service->config;
     const struct pl_http_head *h = pl_conn_head(conn);
     struct pl_buf *out = &gate->g->scratch;
-    if (!c->cors_enabled || h->method_id != HTTP_OPTIONS || pl_http_find(h, PL_HF_ACCESS_CONTROL_REQUEST_METHOD) == NULL)
+    if (!c->cors_enabled || h->method_id != HTTP_OPTIONS ||
+        pl_http_find(h, PL_HF_ACCESS_CONTROL_REQUEST_METHOD) == NULL)
         return false;
     out->len = 0;
     pl_cors_headers(gate, h, out);

@@ -1,4 +1,5 @@
-/* gateway/exchange.c - one request at one worker: the connection, the head and body on their way, and the letting go. */
+/* gateway/exchange.c - one request at one worker: the connection, the head and body on their way, and the
+ * letting go. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,7 +102,9 @@ static void on_timer(struct pl_timer *t) {
     }
 }
 
-void pl_exchange_wait(struct pl_request *r, uint64_t ms) { pl_timer_start(r->g->o.timers, &r->timer, ms, on_timer); }
+void pl_exchange_wait(struct pl_request *r, uint64_t ms) {
+    pl_timer_start(r->g->o.timers, &r->timer, ms, on_timer);
+}
 
 /* The worker is there and takes nothing at the moment, or we lack descriptors. */
 static void retry_later(struct pl_request *r) {
@@ -121,7 +124,8 @@ static void forward_of(const struct pl_request *r, struct pl_http_forward *f, ch
 }
 
 /* How the body goes on, which is how it came, except that what is kept whole has a length. */
-static enum pl_http_framing framing_of(const struct pl_request *r, const struct pl_http_head *h, uint64_t *length) {
+static enum pl_http_framing framing_of(const struct pl_request *r, const struct pl_http_head *h,
+                                       uint64_t *length) {
     *length = r->body_mode == PL_BODY_STREAM ? h->content_length : r->body.len;
     if (h->framing == PL_HTTP_NO_BODY) return PL_HTTP_NO_BODY;
     return r->body_mode == PL_BODY_STREAM ? (enum pl_http_framing)h->framing : PL_HTTP_LENGTH;

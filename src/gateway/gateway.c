@@ -151,10 +151,13 @@ void pl_gateway_destroy(struct pl_gateway *g) {
 
 /* --- numbers */
 
-void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s, struct pl_gateway_numbers *out) {
+void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
+                        struct pl_gateway_numbers *out) {
     const struct pl_admit *a = &g->gates[s->index].admit;
     uint64_t now = pl_gateway_now(g);
-    *out = (struct pl_gateway_numbers){ .queued = a->queued, .running = a->running, .drain_per_s = a->drain_per_s };
+    *out = (struct pl_gateway_numbers){ .queued = a->queued,
+                                        .running = a->running,
+                                        .drain_per_s = a->drain_per_s };
     if (a->oldest != NULL && now > a->oldest->arrived_ms) out->oldest_ms = now - a->oldest->arrived_ms;
 }
 

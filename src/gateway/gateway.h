@@ -1,9 +1,11 @@
-/* gateway/gateway.h - a request's way from a client to a worker and back: route, body, admission, exchange, account.
+/* gateway/gateway.h - a request's way from a client to a worker and back: route, body, admission, exchange,
+ * account.
  *
- * One object for the data port. It asks the crew for workers and is told by it (pl_gateway_hooks) when one comes, goes
- * or dies. What a dead worker had is judged by its page: sent again if no handler began, else answered 502; a reply that
- * had begun is cut so that the client can tell. After a 504, or when the client left, the request keeps its place in the
- * service's concurrency until its handler has really ended (a "zombie").
+ * One object for the data port. It asks the crew for workers and is told by it (pl_gateway_hooks) when one
+ * comes, goes or dies. What a dead worker had is judged by its page: sent again if no handler began, else
+ * answered 502; a reply that had begun is cut so that the client can tell. After a 504, or when the client
+ * left, the request keeps its place in the service's concurrency until its handler has really ended (a
+ * "zombie").
  *
  * Order: pl_crew_create, pl_gateway_create, pl_gateway_hooks, pl_crew_start, pl_gateway_listen; at the end
  * pl_gateway_drain, pl_crew_stop, pl_gateway_destroy.
@@ -20,8 +22,8 @@
 
 struct pl_gateway;
 
-/* Called for GET and HEAD of /livez…, /readyz… and /metrics on the data port. True: it has answered (pl_conn_reply).
- * False: the request is the service's. */
+/* Called for GET and HEAD of /livez…, /readyz… and /metrics on the data port. True: it has answered
+ * (pl_conn_reply). False: the request is the service's. */
 struct pl_own_routes {
     bool (*answer)(void *ctx, struct pl_conn *c);
     void *ctx;
@@ -43,8 +45,8 @@ bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl
 /* The configuration was reloaded: limits of the instance and of every service are read again. */
 void pl_gateway_reconfigured(struct pl_gateway *g);
 
-/* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when nobody is left
- * (from the loop, or at once). Zombies are the crew's to wait for. */
+/* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when
+ * nobody is left (from the loop, or at once). Zombies are the crew's to wait for. */
 void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx);
 /* The drain has taken too long: waiting requests are refused, running ones cut. */
 void pl_gateway_cut(struct pl_gateway *g);
@@ -57,6 +59,7 @@ struct pl_gateway_numbers {
     uint64_t oldest_ms;      /* the longest wait in the queue now */
     double drain_per_s;
 };
-void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s, struct pl_gateway_numbers *out);
+void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
+                        struct pl_gateway_numbers *out);
 uint64_t pl_gateway_buffered(const struct pl_gateway *g); /* bytes of kept bodies */
 #endif

@@ -1,4 +1,5 @@
-/* gateway/inside.h - a request, a service and a worker as the gateway's own files see them. Not for other rooms. */
+/* gateway/inside.h - a request, a service and a worker as the gateway's own files see them. Not for other
+ * rooms. */
 #ifndef PL_GATEWAY_INSIDE_H
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
@@ -18,8 +19,9 @@ enum {
     PL_JUDGE_MS = 1000,      /* a connection closed: how long to wait for the news of a death */
     PL_LAST_WORDS_MS = 250,  /* a worker died: how long its bytes may still come out of the socket */
     PL_ZOMBIE_TICK_MS = 50,
-    PL_ZOMBIE_QUIET_MS = 1000, /* never begun and the worker has nothing in hand for so long: it will not begin */
-    PL_ZOMBIE_LATE_MS = 3000,  /* the launcher cancels what has not begun a second after traffic.timeout */
+    PL_ZOMBIE_QUIET_MS =
+        1000, /* never begun and the worker has nothing in hand for so long: it will not begin */
+    PL_ZOMBIE_LATE_MS = 3000, /* the launcher cancels what has not begun a second after traffic.timeout */
 };
 
 enum pl_phase {
@@ -37,10 +39,11 @@ enum pl_phase {
 enum pl_body_mode { PL_BODY_NONE, PL_BODY_KEEP, PL_BODY_STREAM };
 
 /* Closed: surface.md 8.7. */
-#define PL_RESULTS(X)                                                                                       \
-    X(OK, "ok") X(CLIENT_ERROR, "client_error") X(SERVER_ERROR, "server_error") X(REFUSED, "refused")        \
-    X(REJECTED, "rejected") X(TIMEOUT, "timeout") X(STALLED, "stalled") X(WORKER_DIED, "worker_died")        \
-    X(CUT, "cut") X(CLIENT_GONE, "client_gone")
+#define PL_RESULTS(X)                                                                                     \
+    X(OK, "ok")                                                                                           \
+    X(CLIENT_ERROR, "client_error") X(SERVER_ERROR, "server_error") X(REFUSED, "refused")                 \
+        X(REJECTED, "rejected") X(TIMEOUT, "timeout") X(STALLED, "stalled") X(WORKER_DIED, "worker_died") \
+            X(CUT, "cut") X(CLIENT_GONE, "client_gone")
 enum pl_result {
 #define X(sym, name) PL_RESULT_##sym,
     PL_RESULTS(X)
@@ -48,8 +51,8 @@ enum pl_result {
         PL_RESULT_COUNT
 };
 
-struct pl_gate;   /* one service at the gateway */
-struct pl_berth;  /* one worker at the gateway */
+struct pl_gate;  /* one service at the gateway */
+struct pl_berth; /* one worker at the gateway */
 struct pl_request {
     struct pl_admit_entry entry;
     uint32_t magic;
@@ -64,9 +67,9 @@ struct pl_request {
     bool hold_reply;   /* HTTP/1.0 and no length: kept until it is whole */
     bool streamed;     /* counts in streams_total */
     bool event_stream;
-    bool may_insert;   /* JUDGING: the reply broke off between two chunks */
-    bool last_words;   /* the worker is dead; what is in the socket may still come */
-    bool began;        /* zombie: seen on the page */
+    bool may_insert; /* JUDGING: the reply broke off between two chunks */
+    bool last_words; /* the worker is dead; what is in the socket may still come */
+    bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
     uint8_t replay_class; /* enum pl_replay_class, if replayed */
     uint16_t status;
@@ -116,7 +119,7 @@ struct pl_gateway {
     struct pl_server *server;
     struct pl_server_limits limits;
     struct pl_http_limits reply_limits;
-    struct pl_gate *gates; /* one a service, index as in the crew */
+    struct pl_gate *gates;       /* one a service, index as in the crew */
     struct pl_route_rule *rules; /* of the gates, in their order */
     size_t gate_count;
     struct pl_request *spare, *zombies;
@@ -136,11 +139,13 @@ bool pl_request_reserve(struct pl_request *r, uint64_t bytes); /* of limits.buff
 /* The connection lives on without the request; whoever asked answers it. */
 struct pl_conn *pl_request_leave_conn(struct pl_request *r);
 void pl_request_unreserve(struct pl_request *r);
-struct pl_text pl_request_id_text(const struct pl_request *r); /* x-request-id, kept or made; while it has its client */
+struct pl_text
+pl_request_id_text(const struct pl_request *r); /* x-request-id, kept or made; while it has its client */
 
 /* body.c: what the server calls */
 extern const struct pl_server_calls pl_gateway_server_calls;
-void pl_body_forward_kept(struct pl_request *r); /* after the head went out: the rest of a streamed body flows */
+void pl_body_forward_kept(
+    struct pl_request *r); /* after the head went out: the rest of a streamed body flows */
 
 /* queue.c */
 void pl_queue_enter(struct pl_request *r);
@@ -160,7 +165,7 @@ void pl_answer_no_streams(struct pl_request *r);                  /* 505 */
 void pl_answer_worker_failed(struct pl_request *r, const char *cause, const char *sentence);
 
 /* exchange.c */
-void pl_exchange_start(struct pl_request *r); /* admitted: to a worker */
+void pl_exchange_start(struct pl_request *r);           /* admitted: to a worker */
 void pl_exchange_detach(struct pl_request *r, bool ok); /* the worker has nothing to do with it any more */
 /* Takes a request that has no client: closes its connection, gives its place back or makes it a zombie. */
 void pl_exchange_drop(struct pl_request *r);
@@ -209,5 +214,7 @@ bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);
 void pl_cors_headers(const struct pl_gate *gate, const struct pl_http_head *h, struct pl_buf *out);
 
 static inline uint64_t pl_gateway_now(const struct pl_gateway *g) { return pl_timers_now(g->o.timers); }
-static inline struct pl_gate *pl_gate_of(struct pl_gateway *g, const struct pl_service *s) { return &g->gates[s->index]; }
+static inline struct pl_gate *pl_gate_of(struct pl_gateway *g, const struct pl_service *s) {
+    return &g->gates[s->index];
+}
 #endif

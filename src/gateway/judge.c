@@ -4,8 +4,8 @@
  *                                   else 502 with the cause of death
  *   something of it is out          cut, so that the client can tell
  *
- * The page is final only when the process has been reaped, so a closed connection waits a little for that news. What a dead
- * worker wrote lies in our socket and is read first: a complete answer is an answer.
+ * The page is final only when the process has been reaped, so a closed connection waits a little for that
+ * news. What a dead worker wrote lies in our socket and is read first: a complete answer is an answer.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,13 +40,13 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
     pl_series_add(pl_series(g->o.app->metrics, PL_M_REQUESTS_REPLAYED_TOTAL, r->gate->service->config->id,
                             pl_replay_name(class)),
                   1);
-    pl_log(g->o.app->log, PL_WARN, "request.replayed", F_STR("service", r->gate->service->config->id), F_STR("id", id),
-           F_STR("class", pl_replay_name(class)));
+    pl_log(g->o.app->log, PL_WARN, "request.replayed", F_STR("service", r->gate->service->config->id),
+           F_STR("id", id), F_STR("class", pl_replay_name(class)));
     pl_timer_stop(&r->timer);
     pl_exchange_detach(r, false);
     r->replayed = true;
-    r->replay_class = class;
-    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = false;
+    r->replay_class = (uint8_t)class;
+    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = false;
     r->reply_bytes = 0;
     r->held.len = 0;
     r->first_us = 0;
@@ -73,8 +73,8 @@ static void lose(struct pl_request *r) {
                F_STR("route", route), F_STR("cause", cause));
     }
     if (r->head_begun)
-        pl_reply_cut(r, cause != NULL ? PL_RESULT_WORKER_DIED : PL_RESULT_CUT, cause != NULL ? "worker_died" : "aborted",
-                     sentence);
+        pl_reply_cut(r, cause != NULL ? PL_RESULT_WORKER_DIED : PL_RESULT_CUT,
+                     cause != NULL ? "worker_died" : "aborted", sentence);
     else
         pl_answer_worker_failed(r, cause, sentence);
 }

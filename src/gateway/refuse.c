@@ -39,19 +39,22 @@ static void tell_refusal(struct pl_request *r, enum pl_reason reason, uint64_t r
     gate->told_ms[reason] = now;
     char id[20];
     snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
+    if (reason == PL_REASON_BUFFER_FULL)
+        pl_log(r->g->o.app->log, PL_WARN, "buffer.full", F_INT("bytes", r->g->buffered));
     pl_log(r->g->o.app->log, PL_INFO, info->load ? "request.refused" : "request.rejected",
            F_STR("service", gate->service->config->id), F_STR("id", id), F_STR("reason", info->name),
            F_INT("status", r->status), F_INT("retry_after_s", whole_seconds(retry_after_ms)));
 }
 
 /* What the client may read about each reason, behind the status' own words. */
-static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t retry_ms, char *out, size_t room) {
+static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t retry_ms, char *out,
+                    size_t room) {
     const struct pl_service_config *c = r->gate->service->config;
     unsigned long long seconds = whole_seconds(retry_ms);
     switch (reason) {
     case PL_REASON_QUEUE_FULL:
-        snprintf(out, room, "%lld requests are waiting already; come back in %llu s", (long long)r->gate->admit.queued,
-                 seconds);
+        snprintf(out, room, "%lld requests are waiting already; come back in %llu s",
+                 (long long)r->gate->admit.queued, seconds);
         break;
     case PL_REASON_PREDICTED_WAIT:
         snprintf(out, room, "the wait would be longer than %lld ms; come back in %llu s",
@@ -62,7 +65,8 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
                  (long long)c->traffic_queue_max_wait_ms, seconds);
         break;
     case PL_REASON_CONCURRENCY:
-        snprintf(out, room, "%lld requests are running and there is no queue", (long long)r->gate->admit.running);
+        snprintf(out, room, "%lld requests are running and there is no queue",
+                 (long long)r->gate->admit.running);
         break;
     case PL_REASON_NOT_READY:
         snprintf(out, room, "service %s has no warm worker yet; come back in %llu s", c->id, seconds);
@@ -103,7 +107,8 @@ void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after
     }
     pl_buf_init(&message, 1024);
     pl_http_error_message(&message, r->status, 0, detail);
-    struct pl_ending e = { .outcome = info->load ? PL_RESULT_REFUSED : PL_RESULT_REJECTED, .reason = info->name };
+    struct pl_ending e = { .outcome = info->load ? PL_RESULT_REFUSED : PL_RESULT_REJECTED,
+                           .reason = info->name };
     answer(r, &e, r->status == info->status ? info->code : NULL, pl_buf_text(&message), extra);
     pl_buf_free(&message);
     pl_exchange_drop(r);

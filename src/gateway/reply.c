@@ -1,9 +1,10 @@
-/* gateway/reply.c - a worker's reply on its way to the client, unchanged: raw bytes of the body section, as they are read.
+/* gateway/reply.c - a worker's reply on its way to the client, unchanged: raw bytes of the body section, as
+ * they are read.
  *
- * What changes is only what must: a reply that ends with its connection gets chunks, since a cut could not be told from an
- * end; an HTTP/1.0 client, which knows no chunks, gets a length, or 505 if the reply is too long to be kept. A small
- * reply with a length goes out when it is whole: workers write head and body apart, and one that dies between the two
- * costs the client an honest 502 instead of half an answer.
+ * What changes is only what must: a reply that ends with its connection gets chunks, since a cut could not be
+ * told from an end; an HTTP/1.0 client, which knows no chunks, gets a length, or 505 if the reply is too long
+ * to be kept. A small reply with a length goes out when it is whole: workers write head and body apart, and
+ * one that dies between the two costs the client an honest 502 instead of half an answer.
  */
 #include <stdio.h>
 #include <string.h>
@@ -123,7 +124,8 @@ static void pass_on(struct pl_request *r, const struct pl_upstream_part *p) {
         if (n != 0) pl_conn_send(r->conn, parts, n);
         return;
     }
-    for (unsigned i = 0; i < n; i++) pl_buf_add(&r->held, parts[i].base, parts[i].len); /* its cap is far above ours */
+    for (unsigned i = 0; i < n; i++)
+        pl_buf_add(&r->held, parts[i].base, parts[i].len); /* its cap is far above ours */
     if (!p->end) return;
     uv_buf_t all = uv_buf_init(r->held.data, (unsigned)r->held.len);
     r->head_begun = true;
@@ -167,7 +169,8 @@ static uint64_t left_of(const struct pl_request *r, uint64_t now) {
     const struct pl_service_config *c = r->gate->service->config;
     uint64_t left = UINT64_MAX;
     if (c->traffic_stall_ms > 0) left = sooner(left, r->last_ms + (uint64_t)c->traffic_stall_ms - now);
-    if (c->traffic_max_stream_ms > 0) left = sooner(left, r->sent_ms + (uint64_t)c->traffic_max_stream_ms - now);
+    if (c->traffic_max_stream_ms > 0)
+        left = sooner(left, r->sent_ms + (uint64_t)c->traffic_max_stream_ms - now);
     return left == UINT64_MAX ? 0 : left;
 }
 
@@ -226,7 +229,9 @@ static void insert_error(struct pl_request *r, const char *message) {
     pl_buf_init(&event, 4096);
     pl_buf_adds(&event, "\n\n"); /* ends what was cut off; between events it means nothing */
     pl_http_error_event(&event, 502, "worker_failed", message);
-    uv_buf_t parts[3] = { { chunk, pl_http_chunk_head(chunk, event.len) }, { event.data, event.len }, { line_end, 2 } };
+    uv_buf_t parts[3] = { { chunk, pl_http_chunk_head(chunk, event.len) },
+                          { event.data, event.len },
+                          { line_end, 2 } };
     pl_conn_send(r->conn, parts, 3);
     pl_buf_free(&event);
 }
@@ -237,8 +242,8 @@ void pl_reply_cut(struct pl_request *r, enum pl_result outcome, const char *end,
     if (r->up != NULL) r->may_insert = r->chunk_out || pl_upstream_between_chunks(r->up);
     insert_error(r, message);
     snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
-    pl_log(r->g->o.app->log, PL_WARN, "request.cut", F_STR("service", r->gate->service->config->id), F_STR("id", id),
-           F_INT("bytes_sent", r->reply_bytes), F_STR("why", end));
+    pl_log(r->g->o.app->log, PL_WARN, "request.cut", F_STR("service", r->gate->service->config->id),
+           F_STR("id", id), F_INT("bytes_sent", r->reply_bytes), F_STR("why", end));
     pl_account(r, &e);
     pl_conn_cut(pl_request_leave_conn(r));
     pl_exchange_drop(r);

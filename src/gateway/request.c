@@ -1,4 +1,5 @@
-/* gateway/request.c - request objects: made at the head, taken from a shelf so that the hot path does not allocate. */
+/* gateway/request.c - request objects: made at the head, taken from a shelf so that the hot path does not
+ * allocate. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +7,10 @@
 #include "base/check.h"
 #include "gateway/inside.h"
 
-static uint64_t next_id(struct pl_gateway *g) {
-    return g->o.app->boot << 32 | (++g->sequence & UINT32_MAX);
-}
+static uint64_t next_id(struct pl_gateway *g) { return g->o.app->boot << 32 | (++g->sequence & UINT32_MAX); }
 
-/* The client's x-request-id is for people; when it has none, or one that should not be in a log, ours serves. */
+/* The client's x-request-id is for people; when it has none, or one that should not be in a log, ours serves.
+ */
 static void name_it(struct pl_request *r) {
     const struct pl_http_head *h = pl_conn_head(r->conn);
     const struct pl_http_header *f = pl_http_find(h, PL_HF_X_REQUEST_ID);

@@ -44,7 +44,8 @@ static bool is_or_named(struct pl_text path, const char *own) {
     size_t len = strlen(own);
     if (path.len < len || memcmp(path.at, own, len) != 0) return false;
     if (path.len == len) return true;
-    return path.at[len] == '/' && path.len > len + 1 && memchr(path.at + len + 1, '/', path.len - len - 1) == NULL;
+    return path.at[len] == '/' && path.len > len + 1 &&
+           memchr(path.at + len + 1, '/', path.len - len - 1) == NULL;
 }
 
 bool pl_route_is_own(struct pl_text path) {

@@ -17,7 +17,8 @@ struct pl_route_rule {
 struct pl_text pl_route_path(const char *target, size_t len);
 /* Does `path` lie at or below `prefix`: "/a" has "/a" and "/a/b", not "/ab". */
 bool pl_route_below(struct pl_text path, const char *prefix);
-/* Index of the rule that fits best, or -1: a rule with the host goes before one for any host, then the longer path. */
+/* Index of the rule that fits best, or -1: a rule with the host goes before one for any host, then the longer
+ * path. */
 int pl_route_pick(const struct pl_route_rule *rules, size_t count, struct pl_text path, struct pl_text host);
 /* /livez, /livez/NAME, /readyz, /readyz/NAME or /metrics: ours for GET and HEAD. */
 bool pl_route_is_own(struct pl_text path);

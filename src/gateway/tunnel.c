@@ -1,4 +1,5 @@
-/* gateway/tunnel.c - a websocket after its handshake: bytes both ways, as fast as the slower end takes them. */
+/* gateway/tunnel.c - a websocket after its handshake: bytes both ways, as fast as the slower end takes them.
+ */
 #include <string.h>
 
 #include "base/check.h"

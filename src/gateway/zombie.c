@@ -1,7 +1,7 @@
 /* gateway/zombie.c - requests whose client was answered (504) or left while their handler runs on.
  *
- * Neither BentoML nor a closed connection stops a handler, so its place in the service's concurrency stays taken until the
- * page has its end record. Looked at every 50 ms, only while there are any.
+ * Neither BentoML nor a closed connection stops a handler, so its place in the service's concurrency stays
+ * taken until the page has its end record. Looked at every 50 ms, only while there are any.
  */
 #include "base/check.h"
 #include "gateway/inside.h"
@@ -22,13 +22,15 @@ bool pl_zombie_make(struct pl_request *r) {
     if (b->worker->exited || !pl_page_counters(&b->worker->page, &now)) return false;
     r->began = pl_page_began(&b->worker->page, r->id, r->since_begun) != PL_SEEN_NO;
     /* It had not ended when its client was still waiting, so an end record is recent. */
-    if (now.ended > RING_SURE && now.ended - RING_SURE > r->since_ended) r->since_ended = now.ended - RING_SURE;
+    if (now.ended > RING_SURE && now.ended - RING_SURE > r->since_ended)
+        r->since_ended = now.ended - RING_SURE;
     r->last_ms = pl_gateway_now(g);
     r->until_ms = r->sent_ms + (uint64_t)r->gate->service->config->traffic_timeout_ms + PL_ZOMBIE_LATE_MS;
     r->phase = PL_REQ_ZOMBIE;
     pl_request_unreserve(r);
     pl_buf_free(&r->body);
-    pl_worker_zombies(b->worker, 1); /* before the exchange ends: the worker must not count as drained in between */
+    pl_worker_zombies(b->worker,
+                      1); /* before the exchange ends: the worker must not count as drained in between */
     pl_exchange_detach(r, false);
     r->berth = b;
     r->next = g->zombies;
@@ -50,8 +52,8 @@ static void lay_to_rest(struct pl_request *r) {
     pl_request_free(r);
 }
 
-/* Never begun: it may still wait for a thread inside the worker. It will not begin once the launcher's own deadline has
- * passed, or when the worker has had nothing in hand for a while. */
+/* Never begun: it may still wait for a thread inside the worker. It will not begin once the launcher's own
+ * deadline has passed, or when the worker has had nothing in hand for a while. */
 static bool never_will(struct pl_request *r, const struct pl_page_counters *c, uint64_t now) {
     if (c->in_flight != 0) r->last_ms = now;
     return now >= r->until_ms || now - r->last_ms >= PL_ZOMBIE_QUIET_MS;

@@ -39,7 +39,7 @@ unsigned pl_keeper_crashes(const struct pl_keeper *k) {
 static void crashed(struct pl_keeper *k, const char *how) {
     k->crashes[k->crash_count % PL_KEEPER_MOST_CRASHES] = k->now_ms;
     k->crash_count++;
-    unsigned recent = pl_keeper_crashes(k); /* this one included */
+    unsigned recent = pl_keeper_crashes(k);                        /* this one included */
     if (k->stop == PL_STOP_OWN || k->stop == PL_STOP_LAST) return; /* by us */
     if (k->stop == PL_STOP_ASKED) {
         pl_keeper_say(k, PL_ERROR, "main.crashed", "%s restarts=%u stopping=true", how, recent - 1);

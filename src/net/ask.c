@@ -1,5 +1,5 @@
-/* net/ask.c - a question on a connection of its own. A Unix socket connects at once or not at all, so the only states
- * are asking and over; `done` is always called from the loop. */
+/* net/ask.c - a question on a connection of its own. A Unix socket connects at once or not at all, so the
+ * only states are asking and over; `done` is always called from the loop. */
 #include "net/ask.h"
 
 #include <stdlib.h>

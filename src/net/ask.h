@@ -1,6 +1,7 @@
 /* net/ask.h - one question to a worker over its Unix socket, and the whole answer: probes, warm-ups, scrapes.
  *
- * A connection of its own, closed afterwards. Not for proxying: the reply is kept in memory up to `reply_cap`.
+ * A connection of its own, closed afterwards. Not for proxying: the reply is kept in memory up to
+ * `reply_cap`.
  */
 #ifndef PL_NET_ASK_H
 #define PL_NET_ASK_H
@@ -11,11 +12,12 @@
 
 struct pl_ask;
 struct pl_ask_reply {
-    bool answered;       /* a whole HTTP reply came within the time */
-    bool refused;        /* connect failed: nobody listens (the worker is dead or not there) */
-    uint16_t status;     /* if answered */
-    const char *problem; /* if not answered: static text ("connect", "timeout", "closed", "malformed", "too large") */
-    const char *body;    /* borrowed during the call; NUL-ended */
+    bool answered;   /* a whole HTTP reply came within the time */
+    bool refused;    /* connect failed: nobody listens (the worker is dead or not there) */
+    uint16_t status; /* if answered */
+    const char *
+        problem; /* if not answered: static text ("connect", "timeout", "closed", "malformed", "too large") */
+    const char *body; /* borrowed during the call; NUL-ended */
     size_t body_len;
     uint64_t took_us; /* from the first byte written to the last byte read */
 };
@@ -25,7 +27,8 @@ typedef void pl_ask_done(void *ctx, const struct pl_ask_reply *reply);
 struct pl_ask_question {
     const char *socket_path;
     const char *method, *target;
-    const char *headers; /* more header lines, each ending with CRLF, or NULL; Host and Content-Length are written here */
+    const char *headers; /* more header lines, each ending with CRLF, or NULL; Host and Content-Length are
+                            written here */
     const void *body;    /* copied */
     size_t body_len;
     size_t reply_cap; /* bytes of body kept; more is "too large" */

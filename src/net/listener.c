@@ -1,5 +1,5 @@
-/* net/listener.c - accepting. Not libuv's uv_listen: out of descriptors it accepts and drops what waits; we leave it in the
- * backlog, where the next free descriptor (or the next process) finds it. */
+/* net/listener.c - accepting. Not libuv's uv_listen: out of descriptors it accepts and drops what waits; we
+ * leave it in the backlog, where the next free descriptor (or the next process) finds it. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "net/server_conn.h"
+#include "net/stalls.h"
 
 enum { ACCEPT_AT_ONCE = 64, RESUME_MS = 500 };
 
@@ -47,6 +48,7 @@ static void out_of_descriptors(struct pl_listener *l, int why) {
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct pl_listener *l = poll->data;
     struct pl_server *s = l->server;
+    pl_stalls_enter("net.accept");
     if (status < 0 || (events & UV_READABLE) == 0) return;
     for (int i = 0; i < ACCEPT_AT_ONCE && !l->paused; i++) {
         struct sockaddr_storage peer = { 0 };
@@ -67,6 +69,18 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     }
 }
 
+/* Series of a closed set are there from the start, with 0. */
+static void make_series(struct pl_listener *l) {
+    static const char *const reasons[] = { "malformed",    "request_line", "head",    "expect",
+                                           "body",         "method",       "version", "head_timeout",
+                                           "body_timeout", "write_timeout" };
+    struct pl_metrics *m = l->server->o.metrics;
+    l->open = pl_series(m, PL_M_CONNECTIONS, l->name);
+    l->total = pl_series(m, PL_M_CONNECTIONS_TOTAL, l->name);
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+        pl_series(m, PL_M_HTTP_ERRORS_TOTAL, l->name, reasons[i]);
+}
+
 bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_err *err) {
     struct sockaddr_storage own = { 0 };
     socklen_t len = sizeof own;
@@ -85,8 +99,9 @@ bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_e
     l->fd = fd;
     l->tcp = own.ss_family == AF_INET || own.ss_family == AF_INET6;
     snprintf(l->name, sizeof l->name, "%s", name);
-    if (l->tcp) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* Linux: what is accepted inherits it */
-    int r = uv_poll_init(s->o.loop, &l->poll, fd); /* makes it non-blocking */
+    if (l->tcp)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* Linux: what is accepted inherits it */
+    int r = uv_poll_init(s->o.loop, &l->poll, fd);                /* makes it non-blocking */
     if (r == 0) {
         l->poll.data = l;
         r = uv_poll_start(&l->poll, UV_READABLE, on_readable);
@@ -96,8 +111,7 @@ bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_e
         free(l);
         return PL_FAIL_SYS(err, -r, "listener %s", name);
     }
-    l->open = pl_series(s->o.metrics, PL_M_CONNECTIONS, l->name);
-    l->total = pl_series(s->o.metrics, PL_M_CONNECTIONS_TOTAL, l->name);
+    make_series(l);
     l->next = s->listeners;
     s->listeners = l;
     return true;

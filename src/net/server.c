@@ -1,4 +1,5 @@
-/* net/server.c - the life of a client's connection: bytes in, one request after the other, time limits, the end. */
+/* net/server.c - the life of a client's connection: bytes in, one request after the other, time limits, the
+ * end. */
 #include "net/server.h"
 
 #include <arpa/inet.h>
@@ -265,8 +266,8 @@ static void on_bytes(struct pl_sock *sock, const char *at, size_t len) {
         take_bytes(c, at, len);
 }
 
-/* A client that half-closes has left: it cannot be told from one that closed, and nobody may work for a client who does
- * not listen. */
+/* A client that half-closes has left: it cannot be told from one that closed, and nobody may work for a
+ * client who does not listen. */
 static void on_ended(struct pl_sock *sock, bool orderly) {
     struct pl_conn *c = (struct pl_conn *)(void *)sock;
     PL_ASSERT(c->magic == PL_CONN_MAGIC);

@@ -1,12 +1,14 @@
 /* net/server.h - HTTP/1.1 towards clients: listeners, connections, one request at a time on each.
  *
- * The data port and the admin port are servers of their own. A connection hands its owner one request after the other,
- * in order: `request` when the head is whole, `body` as it comes, `body_end`; the next one is not looked at before
- * pl_conn_finish. Framing, keep-alive, 100-continue, time limits and refusals of what is no HTTP are dealt with here.
+ * The data port and the admin port are servers of their own. A connection hands its owner one request after
+ * the other, in order: `request` when the head is whole, `body` as it comes, `body_end`; the next one is not
+ * looked at before pl_conn_finish. Framing, keep-alive, 100-continue, time limits and refusals of what is no
+ * HTTP are dealt with here.
  *
- * Rules: all calls are made on the loop. The owner answers each request with exactly one of: pl_conn_reply, or
- * pl_conn_start/pl_conn_send… and pl_conn_finish, or pl_conn_cut; unless `gone` was called for it first. After any of
- * these, the pointer means nothing to the owner. They may be called from inside `request`, `body` and `body_end`.
+ * Rules: all calls are made on the loop. The owner answers each request with exactly one of: pl_conn_reply,
+ * or pl_conn_start/pl_conn_send… and pl_conn_finish, or pl_conn_cut; unless `gone` was called for it first.
+ * After any of these, the pointer means nothing to the owner. They may be called from inside `request`,
+ * `body` and `body_end`.
  */
 #ifndef PL_NET_SERVER_H
 #define PL_NET_SERVER_H
@@ -50,7 +52,7 @@ struct pl_server_options {
     uv_loop_t *loop;
     struct pl_timers *timers;
     struct pl_metrics *metrics;
-    struct pl_logger *log; /* or NULL */
+    struct pl_logger *log;        /* or NULL */
     const struct pl_clock *clock; /* for Date; NULL: the machine's */
     const struct pl_server_limits *limits;
     const struct pl_server_calls *calls;
@@ -59,8 +61,8 @@ struct pl_server_options {
 struct pl_server *pl_server_create(const struct pl_server_options *o);
 /* Takes `fd`: a listening TCP or Unix socket. `name` is its label in metrics and logs. */
 bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_err *err);
-/* Stops accepting, closes idle connections and, as they finish, the others. `empty` is called from the loop (or at once
- * if it is empty already). */
+/* Stops accepting, closes idle connections and, as they finish, the others. `empty` is called from the loop
+ * (or at once if it is empty already). */
 void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx);
 /* Cuts every connection that is left. */
 void pl_server_cut(struct pl_server *s);
@@ -82,17 +84,19 @@ const char *pl_conn_address(const struct pl_conn *c, char out[PL_PEER_TEXT]);
 bool pl_conn_peer_uid(const struct pl_conn *c, uid_t *uid);
 const char *pl_conn_listener(const struct pl_conn *c);
 
-/* Back-pressure on the body (or the tunnel): while paused nothing is handed over, and after a bit nothing is read. A
- * client that waits for 100 Continue gets it as soon as the owner has neither answered nor paused. */
+/* Back-pressure on the body (or the tunnel): while paused nothing is handed over, and after a bit nothing is
+ * read. A client that waits for 100 Continue gets it as soon as the owner has neither answered nor paused. */
 void pl_conn_pause(struct pl_conn *c, bool yes);
 
 /* --- the answer */
 /* A whole one; status, content_type, extra, body are looked at, the rest is filled in here. Finishes. */
 void pl_conn_reply(struct pl_conn *c, const struct pl_http_reply *r);
-/* An error in the dialect of the request's target (surface.md 6.3). `code` NULL: the status' usual one. Finishes. */
-void pl_conn_error(struct pl_conn *c, uint16_t status, const char *code, const char *message, const char *extra);
-/* A streamed answer of our own: head, pieces as chunks, finish. False: the client speaks HTTP/1.0, which has no chunks and
- * would take a cut for the end; it was answered 505 and the request is over. */
+/* An error in the dialect of the request's target (surface.md 6.3). `code` NULL: the status' usual one.
+ * Finishes. */
+void pl_conn_error(struct pl_conn *c, uint16_t status, const char *code, const char *message,
+                   const char *extra);
+/* A streamed answer of our own: head, pieces as chunks, finish. False: the client speaks HTTP/1.0, which has
+ * no chunks and would take a cut for the end; it was answered 505 and the request is over. */
 bool pl_conn_start(struct pl_conn *c, uint16_t status, const char *content_type, const char *extra);
 void pl_conn_piece(struct pl_conn *c, const char *bytes, size_t len);
 /* May the connection live on after this answer? To be asked when the head is written, so that it says so. */

@@ -1,4 +1,5 @@
-/* net/server_conn.h - a server and its connections from the inside: for server.c, server_write.c and listener.c only. */
+/* net/server_conn.h - a server and its connections from the inside: for server.c, server_write.c and
+ * listener.c only. */
 #ifndef PL_NET_SERVER_CONN_H
 #define PL_NET_SERVER_CONN_H
 #include <netinet/in.h>
@@ -29,7 +30,8 @@ enum pl_conn_phase {
     PL_CONN_REQUEST, /* the owner has a request */
     PL_CONN_TUNNEL,
     PL_CONN_FLUSH,  /* the last answer goes out, then it closes */
-    PL_CONN_LINGER, /* the answer is out; what the client still sends is read away, so that it can read the answer */
+    PL_CONN_LINGER, /* the answer is out; what the client still sends is read away, so that it can read the
+                       answer */
     PL_CONN_CLOSED
 };
 

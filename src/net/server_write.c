@@ -25,7 +25,8 @@ void pl_conn_send(struct pl_conn *c, const uv_buf_t *parts, unsigned count) {
     if (pl_sock_queued(&c->sock) == 0 || pl_timer_running(&c->write_timer)) return;
     if (c->server->o.limits->write_timeout_ms == 0) return;
     c->taken_mark = c->sock.given - pl_sock_queued(&c->sock);
-    pl_timer_start(c->server->o.timers, &c->write_timer, c->server->o.limits->write_timeout_ms, on_write_late);
+    pl_timer_start(c->server->o.timers, &c->write_timer, c->server->o.limits->write_timeout_ms,
+                   on_write_late);
 }
 
 static void send_scratch(struct pl_conn *c) {
@@ -75,7 +76,8 @@ void pl_conn_reply(struct pl_conn *c, const struct pl_http_reply *r) {
         pl_conn_wind_up(c, !asked || !c->body_done || c->pending.len != 0);
 }
 
-void pl_conn_error(struct pl_conn *c, uint16_t status, const char *code, const char *message, const char *extra) {
+void pl_conn_error(struct pl_conn *c, uint16_t status, const char *code, const char *message,
+                   const char *extra) {
     struct pl_buf body;
     const struct pl_http_head *h = &c->parser.head;
     bool asked = c->phase == PL_CONN_REQUEST;
@@ -95,7 +97,8 @@ bool pl_conn_start(struct pl_conn *c, uint16_t status, const char *content_type,
         return false;
     }
     out->len = 0;
-    pl_buf_addf(out, "HTTP/1.1 %u %s\r\nServer: plimsoll\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n",
+    pl_buf_addf(out,
+                "HTTP/1.1 %u %s\r\nServer: plimsoll\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n",
                 status, pl_http_status_text(status), content_type);
     if (extra != NULL) pl_buf_adds(out, extra);
     pl_buf_adds(out, pl_conn_will_keep(c) ? "\r\n" : "Connection: close\r\n\r\n");
@@ -108,7 +111,9 @@ void pl_conn_piece(struct pl_conn *c, const char *bytes, size_t len) {
     char head[24];
     static char end[] = "\r\n";
     if (len == 0) return; /* would be the last chunk */
-    uv_buf_t parts[3] = { { .base = head, .len = pl_http_chunk_head(head, len) }, { .len = len }, { end, 2 } };
+    uv_buf_t parts[3] = { { .base = head, .len = pl_http_chunk_head(head, len) },
+                          { .len = len },
+                          { end, 2 } };
     memcpy(&parts[1].base, &bytes, sizeof bytes); /* libuv's buffers are not const */
     pl_conn_send(c, parts, 3);
 }
@@ -165,7 +170,8 @@ const char *pl_conn_peer(const struct pl_conn *c, char out[PL_PEER_TEXT]) {
 bool pl_conn_peer_uid(const struct pl_conn *c, uid_t *uid) {
     struct ucred who;
     socklen_t len = sizeof who;
-    if (c->was_tcp || getsockopt(pl_sock_fd(&c->sock), SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) return false;
+    if (c->was_tcp || getsockopt(pl_sock_fd(&c->sock), SOL_SOCKET, SO_PEERCRED, &who, &len) != 0)
+        return false;
     *uid = who.uid;
     return true;
 }

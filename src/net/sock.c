@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "net/stalls.h"
 
 enum { SOCK_MAGIC = 0x4b434f53 };
 
@@ -31,6 +32,7 @@ static void end_it(struct pl_sock *s, bool orderly) {
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
     struct pl_sock *s = stream->data;
     PL_ASSERT(s->magic == SOCK_MAGIC);
+    pl_stalls_enter("net.read");
     if (s->closing || s->ended || n == 0) return;
     if (n < 0)
         end_it(s, n == UV_EOF && !s->broken);
@@ -44,6 +46,7 @@ static void on_written(uv_write_t *request, int status) {
     struct pl_sock_write *job = request->data;
     struct pl_sock *s = request->handle->data;
     PL_ASSERT(s->magic == SOCK_MAGIC);
+    pl_stalls_enter("net.write");
     pl_buf_free(&job->data);
     free(job);
     s->writing = NULL;

@@ -1,9 +1,10 @@
-/* net/sock.h - one stream socket: reads into a shared buffer, writes at once where the kernel takes it and queues the rest.
+/* net/sock.h - one stream socket: reads into a shared buffer, writes at once where the kernel takes it and
+ * queues the rest.
  *
- * The base of a client's connection (net/server.h) and of a worker's (net/upstream.h): both embed it first. What does not
- * go out at once is copied into one growing buffer, so that many small pieces cost their bytes and no more; whoever
- * fills it looks at pl_sock_full and stops, so that the buffer stays bounded. Nothing is called back from inside
- * pl_sock_send or pl_sock_close.
+ * The base of a client's connection (net/server.h) and of a worker's (net/upstream.h): both embed it first.
+ * What does not go out at once is copied into one growing buffer, so that many small pieces cost their bytes
+ * and no more; whoever fills it looks at pl_sock_full and stops, so that the buffer stays bounded. Nothing is
+ * called back from inside pl_sock_send or pl_sock_close.
  */
 #ifndef PL_NET_SOCK_H
 #define PL_NET_SOCK_H
@@ -19,7 +20,8 @@ enum { PL_SOCK_HIGH_BYTES = 262144, PL_SOCK_READ_BYTES = 65536 };
 struct pl_sock;
 struct pl_sock_calls {
     void (*bytes)(struct pl_sock *s, const char *data, size_t len); /* borrowed during the call */
-    /* The peer ended (orderly: end of file) or the connection broke. Called once; nothing is read any more. */
+    /* The peer ended (orderly: end of file) or the connection broke. Called once; nothing is read any more.
+     */
     void (*ended)(struct pl_sock *s, bool orderly);
     void (*drained)(struct pl_sock *s); /* something was queued, and all of it is written now */
     void (*freed)(struct pl_sock *s);   /* after pl_sock_close: the memory is yours again */

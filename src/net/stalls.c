@@ -17,8 +17,10 @@ static void on_prepare(uv_prepare_t *p) {
     uint64_t took_us = stalls.began_us != 0 ? pl_now_us() - stalls.began_us : 0;
     if (took_us >= PL_STALL_MS * 1000) {
         pl_series_add(pl_series(stalls.metrics, PL_M_LOOP_STALLS_TOTAL, pl_stalls_running), 1);
-        pl_series_observe(pl_series(stalls.metrics, PL_M_LOOP_STALL_SECONDS, pl_stalls_running), (double)took_us / 1e6);
-        pl_log(stalls.log, PL_WARN, "loop.stall", F_STR("callback", pl_stalls_running), F_INT("took_ms", took_us / 1000));
+        pl_series_observe(pl_series(stalls.metrics, PL_M_LOOP_STALL_SECONDS, pl_stalls_running),
+                          (double)took_us / 1e6);
+        pl_log(stalls.log, PL_WARN, "loop.stall", F_STR("callback", pl_stalls_running),
+               F_INT("took_ms", took_us / 1000));
     }
     pl_stalls_running = "other";
 }

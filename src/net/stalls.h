@@ -8,8 +8,8 @@
 
 enum { PL_STALL_MS = 50 };
 
-/* A callback that may take long says its name (static text) when it begins; a long turn is put down to the last one
- * said. One store. */
+/* A callback that may take long says its name (static text) when it begins; a long turn is put down to the
+ * last one said. One store. */
 extern const char *pl_stalls_running;
 static inline void pl_stalls_enter(const char *name) { pl_stalls_running = name; }
 

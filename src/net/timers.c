@@ -2,8 +2,11 @@
 
 #include <stdlib.h>
 
-/* A slot holds every timer whose due tick is this slot modulo the wheel's size; those of a later round stay in it when
- * the hand passes. `full` has a bit for each slot that holds something. `hand` is the first tick not yet served. */
+#include "net/stalls.h"
+
+/* A slot holds every timer whose due tick is this slot modulo the wheel's size; those of a later round stay
+ * in it when the hand passes. `full` has a bit for each slot that holds something. `hand` is the first tick
+ * not yet served. */
 struct pl_timers {
     uv_timer_t uv;
     uv_loop_t *loop;
@@ -35,7 +38,8 @@ static void unlink_it(struct pl_timer *t) {
     t->at = NULL;
 }
 
-/* The first tick from `hand` on whose slot holds something (perhaps only for a later round), or UINT64_MAX. */
+/* The first tick from `hand` on whose slot holds something (perhaps only for a later round), or UINT64_MAX.
+ */
 static uint64_t next_full(const struct pl_timers *w) {
     for (unsigned ahead = 0; ahead < PL_TIMER_SLOTS;) {
         unsigned s = (unsigned)(w->hand + ahead) & SLOT_MASK;
@@ -49,6 +53,7 @@ static uint64_t next_full(const struct pl_timers *w) {
 static void on_uv(uv_timer_t *timer) {
     struct pl_timers *w = timer->data;
     w->armed_tick = UINT64_MAX;
+    pl_stalls_enter("net.timers");
     pl_timers_advance(w, pl_now_ms(w->clock));
 }
 
@@ -105,8 +110,8 @@ void pl_timer_stop(struct pl_timer *t) {
     if (t->at != NULL) unlink_it(t); /* the slot's bit stays; the hand clears it in passing */
 }
 
-/* Serves one slot: what is due fires, what belongs to a later round stays. The list is moved aside first, so that
- * timers started by a fire function wait for the next turn. */
+/* Serves one slot: what is due fires, what belongs to a later round stays. The list is moved aside first, so
+ * that timers started by a fire function wait for the next turn. */
 static void serve(struct pl_timers *w, unsigned s, uint64_t now_ms) {
     struct pl_timer *rest = NULL;
     if (w->slot[s] != NULL) {

@@ -1,8 +1,9 @@
 /* net/timers.h - very many deadlines on one uv_timer: a hashed wheel.
  *
- * Start and stop are a few pointer writes, so that a request may set and drop several without anybody noticing. A
- * deadline never fires early; it may fire up to PL_TIMER_TICK_MS and a bit late. A timer costs nothing while the loop
- * is idle and nothing is due: the uv_timer sleeps until the next slot that holds something.
+ * Start and stop are a few pointer writes, so that a request may set and drop several without anybody
+ * noticing. A deadline never fires early; it may fire up to PL_TIMER_TICK_MS and a bit late. A timer costs
+ * nothing while the loop is idle and nothing is due: the uv_timer sleeps until the next slot that holds
+ * something.
  */
 #ifndef PL_NET_TIMERS_H
 #define PL_NET_TIMERS_H
@@ -35,7 +36,8 @@ void pl_timer_start(struct pl_timers *w, struct pl_timer *t, uint64_t after_ms, 
 void pl_timer_stop(struct pl_timer *t);
 static inline bool pl_timer_running(const struct pl_timer *t) { return t->at != 0; }
 
-/* Fires all that is due at `now_ms`; a timer started or stopped by a fire function is treated as it should be. */
+/* Fires all that is due at `now_ms`; a timer started or stopped by a fire function is treated as it should
+ * be. */
 void pl_timers_advance(struct pl_timers *w, uint64_t now_ms);
-#define PL_TIMER_OWNER(t, type, member) ((type *)(void *)((char *)(t) - offsetof(type, member)))
+#define PL_TIMER_OWNER(t, type, member) ((type *)(void *)((char *)(t)-offsetof(type, member)))
 #endif

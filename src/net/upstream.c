@@ -48,7 +48,9 @@ void pl_upstream_close(struct pl_upstream *u) {
     pl_sock_close(&u->sock);
 }
 
-static void on_retire(struct pl_timer *t) { pl_upstream_close(PL_TIMER_OWNER(t, struct pl_upstream, retire)); }
+static void on_retire(struct pl_timer *t) {
+    pl_upstream_close(PL_TIMER_OWNER(t, struct pl_upstream, retire));
+}
 
 static void on_freed(struct pl_sock *sock) {
     struct pl_upstream *u = (struct pl_upstream *)(void *)sock;
@@ -63,8 +65,10 @@ static void on_freed(struct pl_sock *sock) {
 
 static bool interim(const struct pl_http_head *h) { return h->status < 200 && h->status != 101; }
 
-/* Reads one reply's worth out of the bytes. False: it is over with this connection, nothing may be touched. */
-static bool read_reply(struct pl_upstream *u, const char *at, size_t len, struct pl_upstream_part *part, size_t *used) {
+/* Reads one reply's worth out of the bytes. False: it is over with this connection, nothing may be touched.
+ */
+static bool read_reply(struct pl_upstream *u, const char *at, size_t len, struct pl_upstream_part *part,
+                       size_t *used) {
     const struct pl_upstream_calls *calls = u->pool->o.calls;
     size_t raw_from = 0, last_payload = 0;
     bool payload_here = false;
@@ -122,7 +126,8 @@ static void on_bytes(struct pl_sock *sock, const char *at, size_t len) {
     if (used < len && !u->tunnel) u->dirty = true;
     if (part.head || part.end || part.raw_len != 0) calls->part(u->ctx, u, &part);
     /* part() may have given the connection back or closed it; only a tunnel is certain to be still in use */
-    if (part.head && u->tunnel && used < len && !u->sock.closing) calls->tunnel(u->ctx, u, at + used, len - used);
+    if (part.head && u->tunnel && used < len && !u->sock.closing)
+        calls->tunnel(u->ctx, u, at + used, len - used);
 }
 
 static void on_ended(struct pl_sock *sock, bool orderly) {
@@ -231,7 +236,9 @@ void pl_upstream_release(struct pl_upstream *u, bool reusable) {
 /* --- one exchange */
 
 bool pl_upstream_reused(const struct pl_upstream *u) { return u->served; }
-void pl_upstream_answers_head(struct pl_upstream *u, bool yes) { pl_http_parser_answers_head(&u->parser, yes); }
+void pl_upstream_answers_head(struct pl_upstream *u, bool yes) {
+    pl_http_parser_answers_head(&u->parser, yes);
+}
 void pl_upstream_want_payload(struct pl_upstream *u, bool yes) { u->want_payload = yes; }
 void pl_upstream_send(struct pl_upstream *u, const uv_buf_t *parts, unsigned count) {
     pl_sock_send(&u->sock, parts, count);

@@ -1,8 +1,10 @@
-/* net/upstream.h - connections to one worker's Unix socket: a pool that keeps them alive, one exchange at a time on each.
+/* net/upstream.h - connections to one worker's Unix socket: a pool that keeps them alive, one exchange at a
+ * time on each.
  *
- * A reply is handed over in the pieces in which it is read, as raw bytes of its body section (chunk framing included), so
- * that it can go on unchanged. A connection is used again only when its reply ended exactly at its framing and the
- * request was sent whole. Idle ones are closed after `idle_ms`, sooner than the worker would.
+ * A reply is handed over in the pieces in which it is read, as raw bytes of its body section (chunk framing
+ * included), so that it can go on unchanged. A connection is used again only when its reply ended exactly at
+ * its framing and the request was sent whole. Idle ones are closed after `idle_ms`, sooner than the worker
+ * would.
  */
 #ifndef PL_NET_UPSTREAM_H
 #define PL_NET_UPSTREAM_H
@@ -33,7 +35,8 @@ enum pl_upstream_end {
 
 struct pl_upstream_calls {
     void (*part)(void *ctx, struct pl_upstream *u, const struct pl_upstream_part *p);
-    /* Payload without framing, before `part`; only when asked for with pl_upstream_want_payload. May be NULL. */
+    /* Payload without framing, before `part`; only when asked for with pl_upstream_want_payload. May be NULL.
+     */
     void (*payload)(void *ctx, struct pl_upstream *u, const char *bytes, size_t len);
     /* Over without a complete reply; `u` must be given to pl_upstream_close. */
     void (*failed)(void *ctx, struct pl_upstream *u, enum pl_upstream_end end);
@@ -49,13 +52,13 @@ struct pl_pool_options {
     uint64_t idle_ms;
 };
 struct pl_pool *pl_pool_create(const struct pl_pool_options *o, const char *socket_path);
-/* Closes the idle connections; those in use stay their users' and close instead of coming back. Frees itself when the
- * last one is closed. */
+/* Closes the idle connections; those in use stay their users' and close instead of coming back. Frees itself
+ * when the last one is closed. */
 void pl_pool_destroy(struct pl_pool *p);
 void pl_pool_close_idle(struct pl_pool *p);
 
-/* An idle connection or a new one. OK: *out is yours until pl_upstream_release or pl_upstream_close; nothing is called back
- * before the next turn of the loop. */
+/* An idle connection or a new one. OK: *out is yours until pl_upstream_release or pl_upstream_close; nothing
+ * is called back before the next turn of the loop. */
 enum pl_dialled pl_upstream_open(struct pl_pool *p, void *ctx, struct pl_upstream **out);
 /* It has served before: the worker may be closing it at this very moment. */
 bool pl_upstream_reused(const struct pl_upstream *u);
@@ -68,7 +71,8 @@ void pl_upstream_pause(struct pl_upstream *u, bool yes);
 const struct pl_http_head *pl_upstream_head(const struct pl_upstream *u);
 /* Any byte of a reply has come. */
 bool pl_upstream_heard(const struct pl_upstream *u);
-/* What was handed over so far ends between two chunks (or before the first): something may be put in there. */
+/* What was handed over so far ends between two chunks (or before the first): something may be put in there.
+ */
 bool pl_upstream_between_chunks(const struct pl_upstream *u);
 /* After the part with `end`. `reusable`: the request was sent whole. */
 void pl_upstream_release(struct pl_upstream *u, bool reusable);

@@ -22,7 +22,8 @@ TEST(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot) {
     assert_true(has("x-plimsoll-reason: not_ready\r\n") &&
                 has("x-llm-d-request-dropped-reason: rejected-no-endpoints\r\n"));
     assert_true(counted(PL_M_REQUESTS_REFUSED_TOTAL, "not_ready") == 1);
-    put(c, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n"); /* the connection lives on, and health needs no worker */
+    put(c,
+        "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n"); /* the connection lives on, and health needs no worker */
     read_until(c, "live");
     close(c);
 }
@@ -125,7 +126,7 @@ TEST(a_worker_over_its_timeout_is_504_and_its_handler_keeps_the_place_until_its_
     read_end(w); /* the worker is told */
     assert_int_equal(W.zombies[0], 1);
     pass(5000);
-    assert_true(worker_idle(1)); /* the place is still taken */
+    assert_true(worker_idle(1));                       /* the place is still taken */
     for (uint64_t other = 1; other <= 3000; other++) { /* others end meanwhile, more than the ring holds */
         page_end(&W.pages[0], other, PL_OUTCOME_OK, "");
         if (other % 300 == 0) pass(60);
@@ -348,7 +349,8 @@ static int stream(const char *type, int *w) {
     read_until(*w, "POST /stream ");
     page_begin(&W.pages[0], id_seen());
     snprintf(text, sizeof text,
-             "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n", type);
+             "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n",
+             type);
     put(*w, text);
     read_ends(c, "data: 1\n\n\r\n");
     return c;
@@ -392,19 +394,28 @@ TEST(inside_a_chunk_or_another_type_it_is_only_cut) {
     close(d);
 }
 
-TEST(a_reply_with_a_length_that_breaks_off_stays_short) {
+TEST(a_long_reply_that_breaks_off_stays_short_and_a_small_one_becomes_a_502) {
     worker_starts(1);
-    int c = ask("/a");
-    int w = worker_takes(1);
-    read_until(w, "POST /a ");
-    put(w, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
+    int c = ask("/a"), d = ask("/b");
+    int w = worker_takes(1), v = worker_takes(1);
+    read_until(w, "\r\n\r\n{}");
+    page_begin(&W.pages[0], id_seen());
+    read_until(v, "\r\n\r\n{}");
+    page_begin(&W.pages[0], id_seen());
+    put(w, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n12345");
     read_until(c, "12345");
+    put(v, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
+    assert_true(is_silent(d));
     close(w);
+    close(v);
     worker_dies(1);
     pass(300);
     read_end(c);
     assert_int_equal(seen_len, 0);
+    read_until(d, "worker_failed");
+    assert_true(has("HTTP/1.1 502 "));
     close(c);
+    close(d);
 }
 
 TEST(a_stream_may_last_for_ever_but_not_pause_for_ever) {
@@ -566,22 +577,26 @@ TEST(more_connections_than_allowed_wait_in_the_backlog) {
 RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot),
     IN_WORLD(over_max_concurrency_requests_wait_their_turn_and_the_next_one_is_429),
     IN_WORLD(who_waits_past_max_wait_is_429_and_who_leaves_the_queue_is_499),
-    IN_WORLD(a_gap_between_two_workers_only_makes_requests_wait), IN_WORLD(a_service_that_has_failed_empties_its_queue),
+    IN_WORLD(a_gap_between_two_workers_only_makes_requests_wait),
+    IN_WORLD(a_service_that_has_failed_empties_its_queue),
     IN_WORLD(a_worker_over_its_timeout_is_504_and_its_handler_keeps_the_place_until_its_end_record),
     IN_WORLD(a_client_that_leaves_cancels_its_request_but_the_handler_holds_its_place),
     IN_WORLD(a_worker_that_dies_before_its_handler_began_costs_nobody_a_request),
     IN_WORLD(a_worker_that_dies_in_a_handler_is_502_with_the_cause_and_never_replayed),
-    IN_WORLD(a_worker_that_nobody_heard_dying_is_502_after_a_second), IN_WORLD(it_is_sent_again_once_and_not_twice),
+    IN_WORLD(a_worker_that_nobody_heard_dying_is_502_after_a_second),
+    IN_WORLD(it_is_sent_again_once_and_not_twice),
     IN_WORLD(an_unaccepted_connection_of_a_dead_worker_is_replayed_although_nobody_closes_it),
     IN_WORLD(a_socket_where_nobody_listens_is_tried_again_elsewhere),
     IN_WORLD(a_complete_answer_of_a_worker_that_is_dead_already_counts),
     IN_WORLD(an_idle_connection_closed_as_it_is_used_is_no_loss),
     IN_WORLD(idle_connections_are_retired_and_closed_when_the_worker_drains),
     IN_WORLD(a_stream_whose_worker_dies_says_so_and_has_no_last_chunk),
-    IN_WORLD(inside_a_chunk_or_another_type_it_is_only_cut), IN_WORLD(a_reply_with_a_length_that_breaks_off_stays_short),
-    IN_WORLD(a_stream_may_last_for_ever_but_not_pause_for_ever), IN_WORLD(max_stream_ends_a_stream_that_goes_on),
+    IN_WORLD(inside_a_chunk_or_another_type_it_is_only_cut),
+    IN_WORLD(a_long_reply_that_breaks_off_stays_short_and_a_small_one_becomes_a_502),
+    IN_WORLD(a_stream_may_last_for_ever_but_not_pause_for_ever),
+    IN_WORLD(max_stream_ends_a_stream_that_goes_on),
     IN_WORLD(a_client_that_leaves_a_stream_ends_it_at_the_worker),
     IN_WORLD(a_client_that_takes_nothing_is_cut_and_frees_its_worker),
     IN_WORLD(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed),
-    IN_WORLD(a_drain_finishes_what_runs_and_waits_and_takes_nothing_new), IN_WORLD(a_drain_that_takes_too_long_is_cut),
-    IN_WORLD(more_connections_than_allowed_wait_in_the_backlog))
+    IN_WORLD(a_drain_finishes_what_runs_and_waits_and_takes_nothing_new),
+    IN_WORLD(a_drain_that_takes_too_long_is_cut), IN_WORLD(more_connections_than_allowed_wait_in_the_backlog))

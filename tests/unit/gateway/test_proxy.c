@@ -4,8 +4,9 @@
 TEST(a_request_and_its_reply_go_through_byte_for_byte) {
     worker_starts(1);
     int c = client();
-    put(c, "POST /predict?q=1 HTTP/1.1\r\nHost: h:1\r\nX-Foo:  bar \r\nConnection: X-Drop\r\nX-Drop: 1\r\n"
-           "x-plimsoll-id: evil\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"a\":  1.0e3}");
+    put(c,
+        "POST /predict?q=1 HTTP/1.1\r\nHost: h:1\r\nX-Foo:  bar \r\nConnection: X-Drop\r\nX-Drop: 1\r\n"
+        "x-plimsoll-id: evil\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"a\":  1.0e3}");
     int w = worker_takes(1);
     read_ends(w, "\r\n\r\n{\"a\":  1.0e3}");
     assert_true(strncmp(seen, "POST /predict?q=1 HTTP/1.1\r\nHost: h:1\r\nX-Foo: bar", 49) == 0);
@@ -15,7 +16,8 @@ TEST(a_request_and_its_reply_go_through_byte_for_byte) {
     assert_false(has("evil"));
     assert_false(has("X-Drop"));
     assert_int_equal(id_seen() >> 32, 0xabcd1234);
-    put(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\nSet-Cookie: a=b\r\n\r\n[1,2");
+    put(w, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\nSet-Cookie: "
+           "a=b\r\n\r\n[1,2");
     read_ends(c, "\r\n\r\n[1,2");
     assert_true(has("HTTP/1.1 200 OK\r\n"));
     assert_true(has("Set-Cookie: a=b\r\n"));
@@ -39,7 +41,8 @@ TEST(a_request_and_its_reply_go_through_byte_for_byte) {
 TEST(a_chunked_reply_passes_raw_and_a_chunked_request_goes_on_with_a_length) {
     worker_starts(1);
     int c = client();
-    put(c, "POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nT: 1\r\n\r\n");
+    put(c, "POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+           "chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nT: 1\r\n\r\n");
     int w = worker_takes(1);
     read_ends(w, "\r\n\r\nabcdefg");
     assert_true(has("Content-Length: 7\r\n"));
@@ -66,7 +69,8 @@ TEST(a_chunked_reply_passes_raw_and_a_chunked_request_goes_on_with_a_length) {
 TEST(pipelined_requests_are_answered_in_order) {
     worker_starts(1);
     int c = client();
-    put(c, "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nPOST /2 HTTP/1.1\r\nHost: h\r\n"
+    put(c, "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nPOST /2 "
+           "HTTP/1.1\r\nHost: h\r\n"
            "Content-Length: 2\r\n\r\nhiGET /3 HTTP/1.1\r\nHost: h\r\n\r\n");
     int w = worker_takes(1);
     read_until(w, "GET /1 ");
@@ -198,7 +202,8 @@ TEST(a_large_chunked_body_flows_as_chunks) {
     put(w, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     read_ends(c, "\r\n\r\n");
     /* and over the limit on the way: 413, the worker's connection is closed */
-    put(c, "POST /up HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n0123456789abcdefghij\r\n");
+    put(c,
+        "POST /up HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n0123456789abcdefghij\r\n");
     read_until(w, "14\r\n");
     put(c, "40\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\r\n");
     read_end(c);
@@ -218,7 +223,8 @@ TEST(kept_bodies_share_one_cap) {
     assert_int_equal(pl_gateway_buffered(W.gateway), 60000000);
     put(d, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 20000000\r\n\r\n");
     read_end(d);
-    assert_true(has("HTTP/1.1 503 ") && has("x-plimsoll-reason: buffer_full\r\n") && has("Retry-After: 1\r\n"));
+    assert_true(has("HTTP/1.1 503 ") && has("x-plimsoll-reason: buffer_full\r\n") &&
+                has("Retry-After: 1\r\n"));
     close(c);
     turn();
     assert_int_equal(pl_gateway_buffered(W.gateway), 0);
@@ -370,11 +376,13 @@ TEST(an_early_reply_is_passed_on_and_the_rest_of_the_upload_read_away) {
 TEST(a_websocket_is_tunnelled_after_admission) {
     worker_starts(1);
     int c = client();
-    put(c, "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\nearly");
+    put(c, "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
+           "k\r\n\r\nearly");
     int w = worker_takes(1);
     read_ends(w, "\r\n\r\n");
     assert_true(has("Connection: Upgrade\r\nUpgrade: websocket\r\n") && has("Sec-WebSocket-Key: k\r\n"));
-    put(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\nhello");
+    put(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+           "websocket\r\nSec-WebSocket-Accept: a\r\n\r\nhello");
     read_ends(c, "hello");
     assert_true(has("HTTP/1.1 101 ") && has("Sec-WebSocket-Accept: a\r\n") && has("Upgrade: websocket\r\n"));
     read_ends(w, "early");
@@ -415,24 +423,30 @@ TEST(a_preflight_does_not_wait_and_a_refusal_can_be_read_by_the_page) {
     put(c, "OPTIONS /predict HTTP/1.1\r\nHost: h\r\nOrigin: https://a.example\r\n"
            "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-a\r\n\r\n");
     read_ends(c, "OK");
-    assert_true(has("Access-Control-Allow-Origin: https://a.example\r\n") && has("Access-Control-Allow-Methods: POST\r\n") &&
+    assert_true(has("Access-Control-Allow-Origin: https://a.example\r\n") &&
+                has("Access-Control-Allow-Methods: POST\r\n") &&
                 has("Access-Control-Allow-Headers: x-a\r\n"));
     put(c, "POST /predict HTTP/1.1\r\nHost: h\r\nOrigin: https://a.example\r\nContent-Length: 0\r\n\r\n");
     read_until(c, "service_unavailable"); /* no worker yet */
     assert_true(has("HTTP/1.1 503 ") && has("Access-Control-Allow-Origin: https://a.example\r\n"));
-    put(c, "OPTIONS /predict HTTP/1.1\r\nHost: h\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
+    put(c, "OPTIONS /predict HTTP/1.1\r\nHost: h\r\nOrigin: "
+           "https://b.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
     read_until(c, "Disallowed");
     close(c);
 }
 
 RUN(IN_WORLD(a_request_and_its_reply_go_through_byte_for_byte),
     IN_WORLD(a_chunked_reply_passes_raw_and_a_chunked_request_goes_on_with_a_length),
-    IN_WORLD(pipelined_requests_are_answered_in_order), IN_WORLD(a_head_request_has_no_body_whatever_its_reply_says),
+    IN_WORLD(pipelined_requests_are_answered_in_order),
+    IN_WORLD(a_head_request_has_no_body_whatever_its_reply_says),
     IN_WORLD(the_client_waits_for_100_continue_only_when_the_body_is_wanted),
-    IN_WORLD(a_large_body_flows_with_back_pressure_and_bounded_memory), IN_WORLD(a_large_chunked_body_flows_as_chunks),
-    IN_WORLD(kept_bodies_share_one_cap), IN_WORLD(a_slow_client_pauses_the_worker_and_loses_nothing),
-    IN_WORLD(an_http_1_0_client_gets_a_length_or_505), IN_WORLD(a_reply_that_ends_with_its_connection_becomes_chunks),
-    IN_WORLD(what_is_no_http_is_refused_and_nothing_reaches_a_worker), IN_WORLD(a_malformed_reply_is_a_502_that_says_so),
+    IN_WORLD(a_large_body_flows_with_back_pressure_and_bounded_memory),
+    IN_WORLD(a_large_chunked_body_flows_as_chunks), IN_WORLD(kept_bodies_share_one_cap),
+    IN_WORLD(a_slow_client_pauses_the_worker_and_loses_nothing),
+    IN_WORLD(an_http_1_0_client_gets_a_length_or_505),
+    IN_WORLD(a_reply_that_ends_with_its_connection_becomes_chunks),
+    IN_WORLD(what_is_no_http_is_refused_and_nothing_reaches_a_worker),
+    IN_WORLD(a_malformed_reply_is_a_502_that_says_so),
     IN_WORLD(an_early_reply_is_passed_on_and_the_rest_of_the_upload_read_away),
     IN_WORLD(a_websocket_is_tunnelled_after_admission), IN_WORLD(a_request_for_no_service_is_404),
     IN_WORLD(a_preflight_does_not_wait_and_a_refusal_can_be_read_by_the_page))

@@ -20,16 +20,21 @@ TEST(a_prefix_holds_at_a_slash_only) {
     static const struct {
         const char *path, *prefix;
         bool below;
-    } table[] = { { "/a", "/", true },       { "/", "/", true },      { "/a", "/a", true },     { "/a/", "/a", true },
-                  { "/a/b", "/a", true },    { "/ab", "/a", false },  { "/", "/a", false },     { "", "/a", false },
-                  { "/a/bc", "/a/b", false }, { "/A", "/a", false },  { "/x/a", "/a", false } };
+    } table[] = { { "/a", "/", true },   { "/", "/", true },     { "/a", "/a", true },
+                  { "/a/", "/a", true }, { "/a/b", "/a", true }, { "/ab", "/a", false },
+                  { "/", "/a", false },  { "", "/a", false },    { "/a/bc", "/a/b", false },
+                  { "/A", "/a", false }, { "/x/a", "/a", false } };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         assert_int_equal(pl_route_below(text(table[i].path), table[i].prefix), table[i].below);
 }
 
 TEST(host_goes_before_path_and_the_longer_path_wins) {
     static const struct pl_route_rule rules[] = {
-        { "/", NULL }, { "/chat", NULL }, { "/chat/v2", "" }, { "/", "img.example.com" }, { "/chat", "IMG2.example.com" },
+        { "/", NULL },
+        { "/chat", NULL },
+        { "/chat/v2", "" },
+        { "/", "img.example.com" },
+        { "/chat", "IMG2.example.com" },
     };
     static const struct {
         const char *path, *host;
@@ -54,11 +59,13 @@ TEST(host_goes_before_path_and_the_longer_path_wins) {
 
 TEST(our_own_routes_are_a_closed_set) {
     static const char *const own[] = { "/livez", "/livez/chat", "/readyz", "/readyz/chat", "/metrics" };
-    static const char *const others[] = { "/",        "/livez/",      "/livezz",  "/readyz/a/b", "/metrics/x",
-                                          "/healthz", "/docs.json",   "/live",    "",            "/Metrics",
-                                          "/readyz/", "/metrics/",    "/livez//" };
+    static const char *const others[] = { "/",          "/livez/",  "/livezz",    "/readyz/a/b",
+                                          "/metrics/x", "/healthz", "/docs.json", "/live",
+                                          "",           "/Metrics", "/readyz/",   "/metrics/",
+                                          "/livez//" };
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) assert_true(pl_route_is_own(text(own[i])));
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) assert_false(pl_route_is_own(text(others[i])));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(pl_route_is_own(text(others[i])));
 }
 
 TEST(a_traceparent_gives_two_ids_or_none) {
@@ -69,11 +76,13 @@ TEST(a_traceparent_gives_two_ids_or_none) {
     assert_memory_equal(trace.at, "0af7651916cd43dd8448eb211c80319c", 32);
     assert_memory_equal(span.at, "b7ad6b7169203331", 16);
     assert_false(pl_route_trace(text("00-0af7651916cd43dd8448eb211c80319c-b7ad6b71692033"), &trace, &span));
-    assert_false(pl_route_trace(text("00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &trace, &span));
-    assert_false(pl_route_trace(text("00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &trace, &span));
+    assert_false(
+        pl_route_trace(text("00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &trace, &span));
+    assert_false(
+        pl_route_trace(text("00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &trace, &span));
     assert_false(pl_route_trace(text(""), &trace, &span));
 }
 
 RUN(cmocka_unit_test(the_path_ends_at_the_query), cmocka_unit_test(a_prefix_holds_at_a_slash_only),
-    cmocka_unit_test(host_goes_before_path_and_the_longer_path_wins), cmocka_unit_test(our_own_routes_are_a_closed_set),
-    cmocka_unit_test(a_traceparent_gives_two_ids_or_none))
+    cmocka_unit_test(host_goes_before_path_and_the_longer_path_wins),
+    cmocka_unit_test(our_own_routes_are_a_closed_set), cmocka_unit_test(a_traceparent_gives_two_ids_or_none))

@@ -1,7 +1,8 @@
-/* tests/unit/gateway/world.h - the gateway in one loop with the test itself as client, worker, crew and clock.
+/* tests/unit/gateway/world.h - the gateway in one loop with the test itself as client, worker, crew and
+ * clock.
  *
- * The crew's functions that the gateway calls are defined here, so that the linker never takes the real ones. A worker is a
- * listening Unix socket and a page; the test accepts, reads, answers, dies.
+ * The crew's functions that the gateway calls are defined here, so that the linker never takes the real ones.
+ * A worker is a listening Unix socket and a page; the test accepts, reads, answers, dies.
  */
 #ifndef PL_TESTS_GATEWAY_WORLD_H
 #define PL_TESTS_GATEWAY_WORLD_H
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +18,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "page_writer.h"
 #include "crew/look.h"
 #include "gateway/gateway.h"
+#include "page_writer.h"
 #include "unit.h"
 
 enum { WORKERS = 3, TEXT_BYTES = 1 << 22 };
@@ -198,7 +200,9 @@ static void worker_starts(unsigned slot) {
     struct pl_worker *w = &W.workers[slot - 1];
     struct sockaddr_un a = { .sun_family = AF_UNIX };
     struct pl_err err;
-    *w = (struct pl_worker){ .service = &W.service, .slot = slot, .generation = slot, .state = PL_WORKER_READY };
+    *w = (struct pl_worker){
+        .service = &W.service, .slot = slot, .generation = slot, .state = PL_WORKER_READY
+    };
     snprintf(w->socket_path, sizeof w->socket_path, "%s/%u", W.folder, slot);
     snprintf(a.sun_path, sizeof a.sun_path, "%s/%u", W.folder, slot);
     unlink(a.sun_path);
@@ -244,7 +248,8 @@ static bool own_answer(void *ctx, struct pl_conn *c) {
 }
 static void set(const char *key, const char *text) {
     struct pl_err err;
-    size_t service = strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
+    size_t service =
+        strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
     if (!pl_config_set(W.app.config, service, key, text, PL_FROM_FLAG, "test", &err)) fail_msg("%s", err.msg);
     if (W.gateway != NULL) pl_gateway_reconfigured(W.gateway);
 }
@@ -254,13 +259,16 @@ static int world_begins(void **state) {
     socklen_t len = sizeof a;
     (void)state;
     memset(&W, 0, sizeof W);
+    signal(SIGPIPE, SIG_IGN); /* as main does */
     world_ms = 1000000;
     snprintf(W.folder, sizeof W.folder, "/tmp/plimsoll-test-XXXXXX");
     assert_non_null(mkdtemp(W.folder));
     uv_loop_init(&W.loop);
     W.log_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     W.app = (struct pl_app){ .loop = &W.loop, .clock = &world_clock, .boot = 0xabcd1234 };
-    struct pl_log_options lo = { .out_fd = W.log_fd, .raw_fd = W.log_fd, .format = PL_LOG_JSON, .clock = &world_clock };
+    struct pl_log_options lo = {
+        .out_fd = W.log_fd, .raw_fd = W.log_fd, .format = PL_LOG_JSON, .clock = &world_clock
+    };
     W.app.log = pl_log_create(&lo);
     W.app.metrics = pl_metrics_create(10000);
     W.app.config = pl_config_create();
@@ -289,7 +297,8 @@ static void on_drained(void *ctx) {
     W.drained = true;
 }
 static double counted(enum pl_metric m, const char *label) {
-    return pl_series_value(pl_metrics_get(W.app.metrics, m, (const char *const[]){ W.service.config->id, label }, 2));
+    return pl_series_value(
+        pl_metrics_get(W.app.metrics, m, (const char *const[]){ W.service.config->id, label }, 2));
 }
 static int world_ends(void **state) {
     (void)state;

@@ -124,9 +124,12 @@ TEST(leftovers_go_at_the_start) {
 
 TEST(a_subfolder_that_is_something_else_is_made_anew) {
     struct stat st;
+    char outside[64];
+    snprintf(outside, sizeof outside, "%s/outside", base);
+    assert_int_equal(mkdir(outside, 0700), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     touch(in("w"));
-    assert_int_equal(symlink("/etc", in("prom")), 0);
+    assert_int_equal(symlink(outside, in("prom")), 0);
     assert_int_equal(mkdir(in("tmp"), 0777), 0);
     assert_true(pl_run_folder_open(&run, path, &err));
     assert_true(lstat(in("w"), &st) == 0 && S_ISDIR(st.st_mode));
@@ -134,6 +137,7 @@ TEST(a_subfolder_that_is_something_else_is_made_anew) {
     assert_true(lstat(in("tmp"), &st) == 0 && (st.st_mode & 07777) == 0700);
     pl_run_folder_close(&run);
     assert_false(exists(path));
+    assert_true(exists(outside));
 }
 
 TEST(removal_follows_no_link_and_many_files_are_no_trouble) {

@@ -1,6 +1,7 @@
 /* The server alone, as the admin port uses it: streams of our own, peers, drains; and pl_ask against it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,9 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
     assert_true(pl_conn_peer_uid(c, &uid));
     int n = snprintf(text, sizeof text, "%s|%s|%s|%d", body_seen, pl_conn_peer(c, peer), pl_conn_listener(c),
                      uid == getuid());
-    struct pl_http_reply r = { .status = 200, .content_type = "text/plain", .body = text, .body_len = (size_t)n };
+    struct pl_http_reply r = {
+        .status = 200, .content_type = "text/plain", .body = text, .body_len = (size_t)n
+    };
     pl_conn_reply(c, &r);
 }
 static void on_gone(void *ctx, struct pl_conn *c) {
@@ -74,6 +77,7 @@ static int begin(void **state) {
     struct pl_err err;
     (void)state;
     follower = NULL;
+    signal(SIGPIPE, SIG_IGN); /* as main does */
     gone_count = 0;
     is_empty = false;
     snprintf(folder, sizeof folder, "/tmp/plimsoll-test-XXXXXX");
@@ -171,8 +175,9 @@ TEST(a_stream_for_http_1_0_is_505) {
 }
 
 TEST(requests_that_come_a_byte_at_a_time_and_all_at_once_are_the_same) {
-    static const char two[] = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
-                              "POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nde\r\n0\r\n\r\n";
+    static const char two[] =
+        "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+        "POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nde\r\n0\r\n\r\n";
     int fd = dial();
     for (size_t i = 0; i < sizeof two - 1; i++) {
         assert_int_equal(send(fd, two + i, 1, 0), 1);
@@ -262,8 +267,9 @@ TEST(a_question_that_is_not_answered_in_time_says_so) {
 }
 
 #define HERE(test) cmocka_unit_test_setup_teardown(test, begin, end)
-RUN(HERE(a_stream_of_our_own_is_chunked_and_the_connection_lives_on), HERE(a_follower_that_leaves_is_told_once),
-    HERE(a_stream_for_http_1_0_is_505), HERE(requests_that_come_a_byte_at_a_time_and_all_at_once_are_the_same),
+RUN(HERE(a_stream_of_our_own_is_chunked_and_the_connection_lives_on),
+    HERE(a_follower_that_leaves_is_told_once), HERE(a_stream_for_http_1_0_is_505),
+    HERE(requests_that_come_a_byte_at_a_time_and_all_at_once_are_the_same),
     HERE(an_error_before_the_body_closes_and_can_be_read), HERE(a_question_gets_the_whole_answer),
     HERE(a_question_to_nobody_is_refused_and_a_cancelled_one_never_answers),
     HERE(a_question_that_is_not_answered_in_time_says_so))
