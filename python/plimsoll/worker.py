@@ -59,6 +59,7 @@ class Launcher:
         self.degraded = []
         self.loaded = None  # what BentoML's loader returned
         self.served = False
+        self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
         self.recorder = records.Recorder(self.page)
         self.control = self._open_control()
@@ -164,7 +165,7 @@ class Launcher:
                 self.page.stamp("imported_ms")
             routes = self._wrap(service)
             timeout_s = self._agree(service)
-            with bento.limits_moved(self.loaded.all_services(), timeout_s):
+            with bento.limits_moved(self.loaded.all_services(), timeout_s, service.name, self.overrides):
                 app = original(service, *args, **kwargs)
             self.feature(page.F_RECORDS | page.F_OVERRIDES)
             return records.Edge(app, self.recorder, routes)
@@ -204,12 +205,23 @@ class Launcher:
         if go is None:
             self._keep_task_table(service)
             return describe.timeout_s(service) + 1
+        self.overrides = go.get("overrides") if isinstance(go.get("overrides"), dict) else {}
+        self._set_threads(service, self.overrides.pop("threads", None))
         if go.get("deploy") is True:
             self._deploy(service)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1
         return timeout_ms // 1000 if timeout_ms % 1000 == 0 else timeout_ms / 1000
+
+    def _set_threads(self, service, threads):
+        """BentoML reads this one setting from the decorator's own dictionary, not from its configuration."""
+        if threads is None:
+            return
+        try:
+            service.config["threads"] = threads
+        except (AttributeError, TypeError) as exc:
+            self.degrade("threads", exc)
 
     def _deploy(self, service):
         """Hooks run and the table of tasks is made anew, once for each deployment: it would drop running jobs."""

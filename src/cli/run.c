@@ -37,6 +37,8 @@ struct run {
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
     char listen[128], admin_at[128];
+    char wanted[128]; /* the first address as the configuration names it */
+    struct pl_crew_hooks gateway_hooks;
     uv_timer_t heart;
     uv_signal_t hangup;
     struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
@@ -238,6 +240,40 @@ static bool listen_all(struct pl_err *err) {
     return true;
 }
 
+static void hold(const char *name, int fd) {
+    struct pl_wire_message m;
+    pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
+    snprintf(m.hold.name, sizeof m.hold.name, "%s", name);
+    m.fds[0] = fd;
+    m.fd_count = 1;
+    pl_link_order(&run.link, &m, NULL, NULL);
+}
+
+/* http.port in a service's decorator says where to listen when nothing nearer does, and it is known only now.
+ */
+static void on_described(void *ctx, struct pl_service *s) {
+    struct pl_err err = { 0 };
+    const struct pl_addresses *listen = &run.app.config->listen;
+    (void)ctx;
+    run.gateway_hooks.described(run.gateway_hooks.ctx, s);
+    enum pl_origin origin = pl_config_origin(run.app.config, PL_CFG_INSTANCE, "listen", NULL);
+    bool inherited = origin == PL_FROM_DECORATOR || origin == PL_FROM_BENTOML_CONFIG;
+    if (!inherited || listen->count != 1 || strcmp(listen->at[0].text, run.wanted) == 0) return;
+    int fd = pl_bound_open(&listen->at[0], &err);
+    if (fd == -1) {
+        pl_log(run.app.log, PL_ERROR, "config.rejected", F_STR("message", err.msg));
+        stop("listen", 0, 5);
+        return;
+    }
+    snprintf(run.wanted, sizeof run.wanted, "%s", listen->at[0].text);
+    pl_bound_text(fd, run.listen, sizeof run.listen);
+    hold("listen:0", fd);
+    pl_gateway_unlisten(run.gateway);
+    if (!pl_gateway_listen(run.gateway, fd, run.listen, &err)) stop("listen", 0, 5);
+    pl_log(run.app.log, PL_INFO, "listen.moved", F_STR("listen", run.listen),
+           F_STR("origin", pl_origin_name(origin)));
+}
+
 /* The socket in the run folder is made by the first main and kept by the keeper for the next. */
 static bool listen_admin(struct pl_err *err) {
     int fd = pl_held_take(&run.held, "admin");
@@ -249,12 +285,7 @@ static bool listen_admin(struct pl_err *err) {
     if (socket_fd == -1) {
         socket_fd = pl_bound_socket(run.run_dir, "admin.sock", err);
         if (socket_fd == -1) return false;
-        struct pl_wire_message m;
-        pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
-        snprintf(m.hold.name, sizeof m.hold.name, "admin.sock");
-        m.fds[0] = socket_fd;
-        m.fd_count = 1;
-        pl_link_order(&run.link, &m, NULL, NULL);
+        hold("admin.sock", socket_fd);
     }
     if (run.admin_at[0] == '\0')
         snprintf(run.admin_at, sizeof run.admin_at, "unix:%s/admin.sock", run.run_dir);
@@ -345,6 +376,12 @@ static void start_heart(void) {
     pl_stalls_watch(run.app.loop, run.app.metrics, run.app.log);
 }
 
+/* What the first listener is bound to, so that only another wish moves it. */
+static void note_listener(void) {
+    int fd = pl_held_peek(&run.held, "listen:0");
+    if (fd != -1) pl_bound_text(fd, run.wanted, sizeof run.wanted);
+}
+
 static bool start(struct pl_err *err) {
     struct pl_crew_hooks hooks;
     run.app.loop = uv_default_loop();
@@ -360,7 +397,10 @@ static bool start(struct pl_err *err) {
         return false;
     settle_worker_lines();
     if (!make_parts(err)) return false;
-    pl_gateway_hooks(run.gateway, &hooks);
+    note_listener();
+    pl_gateway_hooks(run.gateway, &run.gateway_hooks);
+    hooks = run.gateway_hooks;
+    hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
     if (!listen_all(err) || !listen_admin(err)) return false;
     tell_start();

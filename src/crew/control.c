@@ -8,8 +8,6 @@
 
 #include "crew/more.h"
 
-enum { DEADLINE_LAG_MS = 1000 }; /* the worker's own deadline comes after ours: ours answers the client */
-
 static char read_space[65536];
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *b) {
@@ -49,12 +47,9 @@ static void send_line(struct pl_worker *w, const char *text) {
 }
 
 void pl_control_go(struct pl_worker *w) {
-    char line[128];
-    const struct pl_service *s = w->service;
-    snprintf(line, sizeof line, "{\"v\":1,\"go\":{\"deploy\":%s,\"timeout_ms\":%lld}}\n",
-             s->more->deployed ? "false" : "true",
-             (long long)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS));
-    send_line(w, line);
+    char *line = pl_go_line(w->service);
+    if (line != NULL) send_line(w, line);
+    free(line);
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {

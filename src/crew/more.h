@@ -169,6 +169,8 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
 bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w);
+/* go.c: one JSON line with its newline, for free(); NULL without memory. */
+char *pl_go_line(const struct pl_service *s);
 /* output.c */
 void pl_output_read(struct pl_worker *w);
 /* After GONE: all that it printed is on its way, or nobody has taken it for 10 s. */

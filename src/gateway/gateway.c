@@ -162,3 +162,5 @@ void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
 }
 
 uint64_t pl_gateway_buffered(const struct pl_gateway *g) { return g->buffered; }
+
+void pl_gateway_unlisten(struct pl_gateway *g) { pl_server_unlisten(g->server); }

@@ -45,7 +45,7 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
     pl_timer_stop(&r->timer);
     pl_exchange_detach(r, false);
     r->replayed = true;
-    r->replay_class = (uint8_t)class;
+    r->replay_class = (uint8_t) class;
     r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = false;
     r->reply_bytes = 0;
     r->held.len = 0;

@@ -87,6 +87,14 @@ def test_limits_that_cannot_be_set_are_a_failed_start(keeper):
     assert (ended.exec_step, ended.exec_errno) == (4, errno.EINVAL)
 
 
+def test_a_worker_may_be_preferred_by_the_oom_killer_without_any_rights(keeper):
+    """The keeper is not dumpable, and its forks inherit that: their own /proc files belong to root then."""
+    main = keeper().main()
+    worker = main.spawn("/bin/cat", "/proc/self/oom_score_adj", oom=300)
+    main.wait_exit(wire.GONE, worker)
+    assert worker.output() == "300\n"
+
+
 LOOK = """
 import os
 PYTHONS = 1 << 12 | 1 << 24  # SIGPIPE and SIGXFSZ: Python itself ignores them
@@ -330,8 +338,6 @@ def test_what_main_said_before_it_died_counts(keeper):
     main = k.main()
     worker = main.spawn(*SLEEP)
     k.signal(signal.SIGSTOP)
-    for _ in range(150):  # more than are served in one turn
-        main.post(wire.NOTE, struct.pack("<QII", worker.generation, 5, 0) + b"early")
     main.post(wire.NOTE, struct.pack("<QII", worker.generation, 5, 0) + b"last!")
     with open("/dev/null", "rb") as nothing:
         main.post(wire.HOLD, struct.pack("<Q32s", 0, b"last"), [nothing.fileno()])
