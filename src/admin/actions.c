@@ -13,6 +13,8 @@ static struct pl_action *new_action(struct pl_admin *a) {
     return x;
 }
 
+const char *pl_actions_new(struct pl_admin *a) { return new_action(a)->id; }
+
 static struct pl_action *find_action(struct pl_admin *a, const char *id) {
     for (size_t i = 0; i < PL_ACTIONS_KEPT; i++)
         if (a->actions[i].id[0] != '\0' && strcmp(a->actions[i].id, id) == 0) return &a->actions[i];
@@ -98,7 +100,7 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, 
     static const struct {
         const char *verb;
         void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);
-    } verbs[] = { { "/restart", restart }, { "/log-level", log_level } };
+    } verbs[] = { { "/restart", restart }, { "/sample", pl_samples_order }, { "/log-level", log_level } };
     uid_t uid;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;

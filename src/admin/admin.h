@@ -20,6 +20,7 @@ struct pl_admin_options {
     struct pl_timers *timers;
     const char *version, *start_reason; /* "first", "crash", "hang", "upgrade" */
     const char *listen, *admin;         /* addresses really bound, for /status */
+    const char *state_dir;              /* NULL: none */
     uint32_t keeper_pid;
 };
 /* Room for the log's tap before anything is logged: made first, told the rest by pl_admin_start. */

@@ -331,17 +331,19 @@ static bool make_parts(struct pl_err *err) {
                                                         .max_buffered = buffer_limit() },
                           err);
     if (run.gateway == NULL) return false;
-    return pl_admin_start(run.admin,
-                          &(struct pl_admin_options){ .app = app,
-                                                      .crew = run.crew,
-                                                      .gateway = run.gateway,
-                                                      .timers = run.timers,
-                                                      .version = PL_VERSION,
-                                                      .start_reason = start_reason(),
-                                                      .listen = run.listen,
-                                                      .admin = run.admin_at,
-                                                      .keeper_pid = run.welcome.keeper_pid },
-                          err);
+    return pl_admin_start(
+        run.admin,
+        &(struct pl_admin_options){ .app = app,
+                                    .crew = run.crew,
+                                    .gateway = run.gateway,
+                                    .timers = run.timers,
+                                    .version = PL_VERSION,
+                                    .start_reason = start_reason(),
+                                    .listen = run.listen,
+                                    .admin = run.admin_at,
+                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                    .keeper_pid = run.welcome.keeper_pid },
+        err);
 }
 
 /* Kubernetes puts a variable for every service into our environment; some look like keys of ours. */
@@ -415,6 +417,7 @@ int pl_run_main(int argc, char **argv) {
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* until the loop listens: the keeper passes it on from the first moment */
     prctl(PR_SET_DUMPABLE, 0);
     run.run_dir = argv[2];
     run.state_dir = argv[3];

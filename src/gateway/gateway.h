@@ -55,6 +55,21 @@ void pl_gateway_cut(struct pl_gateway *g);
 /* After `empty` and the crew's end. */
 void pl_gateway_destroy(struct pl_gateway *g);
 
+/* A request that was answered well, with its body whole. Borrowed for the call. */
+struct pl_captured {
+    const char *method;
+    const char *target, *content_type; /* not NUL-ended; content_type NULL: none */
+    size_t target_len, content_type_len;
+    const char *body;
+    size_t body_len;
+    bool last; /* the last of those that were asked for */
+};
+typedef void pl_gateway_captured(void *ctx, struct pl_service *s, const struct pl_captured *c);
+/* Hands the next `count` requests for `route` (a path) to `each`; a new order replaces the service's old one.
+ */
+void pl_gateway_capture(struct pl_gateway *g, struct pl_service *s, const char *route, uint32_t count,
+                        pl_gateway_captured *each, void *ctx);
+
 /* For /status and the page of metrics. */
 struct pl_gateway_numbers {
     int64_t queued, running; /* running: admitted, zombies included */
