@@ -23,7 +23,8 @@ struct pl_follower;
 struct pl_action {
     char id[24];
     enum { PL_ACTION_RUNNING, PL_ACTION_DONE, PL_ACTION_FAILED } state;
-    char message[256];
+    int exit_status;
+    char message[4096];
 };
 
 struct pl_admin {

@@ -72,7 +72,7 @@ static void written(uv_work_t *work, int status) {
     } else {
         snprintf(message, sizeof message, "write to %.200s: %s", k->folder, strerror(k->error));
     }
-    if (k->action[0] != '\0') pl_admin_action_done(a, k->action, k->error == 0, message);
+    if (k->action[0] != '\0') pl_admin_action_done(a, k->action, k->error == 0 ? 0 : 5, message);
     free(k->meta);
     free(k->body);
     free(k);

@@ -23,6 +23,10 @@ static const struct pl_flag restart_flags[] = {
     { "mode", 0, PL_FLAG_VALUE, "MODE", "auto or overlap" },
     { "no-wait", 0, PL_FLAG_SWITCH, NULL, "do not wait for the successor" },
 };
+static const struct pl_flag reload_flags[] = {
+    { "check", 0, PL_FLAG_SWITCH, NULL, "only show what would change, and how" },
+    { "no-wait", 0, PL_FLAG_SWITCH, NULL, "do not wait for new generations" },
+};
 static const struct pl_flag sample_flags[] = {
     { "from-next", 0, PL_FLAG_OPTIONAL, "N", "the next N requests (1) that are answered well" },
     { "file", 0, PL_FLAG_VALUE, "BODY", "this file's bytes" },
@@ -44,6 +48,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "logs", logs_flags, sizeof logs_flags / sizeof *logs_flags },
         { "events", events_flags, sizeof events_flags / sizeof *events_flags },
         { "restart", restart_flags, sizeof restart_flags / sizeof *restart_flags },
+        { "reload", reload_flags, sizeof reload_flags / sizeof *reload_flags },
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },
     };

@@ -18,12 +18,13 @@
 
 #include "admin/admin.h"
 #include "cli/bound.h"
+#include "cli/renew.h"
 #include "cli/verbs.h"
 #include "crew/hello.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
-enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, LAST_WORDS_MS = 5000 };
+enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, MAX_ARGUMENTS = 1024 };
 
 struct run {
     struct pl_app app;
@@ -159,16 +160,25 @@ static void on_heart(uv_timer_t *t) {
 }
 
 static void on_hangup(uv_signal_t *s, int number) {
+    struct pl_err err;
     (void)s;
-    (void)number; /* reload comes with the next version; a hangup must not end us */
-    pl_log(run.app.log, PL_WARN, "config.rejected", F_STR("message", "reload is not in this version"));
+    (void)number;
+    if (!pl_renew_order(false, "", &err))
+        pl_log(run.app.log, PL_WARN, "config.rejected", F_STR("message", err.msg));
 }
 
 /* --- the start */
 
 static void on_action(void *ctx, const char *action, bool ok, const char *message) {
     (void)ctx;
-    pl_admin_action_done(run.admin, action, ok, message);
+    if (strcmp(action, PL_RENEW_ACTION) == 0)
+        pl_renew_replaced(ok, message);
+    else
+        pl_admin_action_done(run.admin, action, ok ? 0 : 1, message);
+}
+
+static void on_renew_done(const char *action, int exit_status, const char *message) {
+    pl_admin_action_done(run.admin, action, exit_status, message);
 }
 
 static bool read_config(struct pl_err *err) {
@@ -226,6 +236,42 @@ static uint64_t buffer_limit(void) {
     return total / 8 < most ? total / 8 : most;
 }
 
+static void hold(const char *name, int fd) {
+    struct pl_wire_message m;
+    pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
+    snprintf(m.hold.name, sizeof m.hold.name, "%s", name);
+    m.fds[0] = fd;
+    m.fd_count = 1;
+    pl_link_order(&run.link, &m, NULL, NULL);
+}
+
+/* The configuration is another one: what was worked out from it is worked out again. */
+static void settle(void) {
+    settle_worker_lines();
+    pl_log_set_level(run.app.log, (enum pl_level)run.app.config->logs_level);
+    pl_gateway_reconfigured(run.gateway, connection_limit(), buffer_limit());
+}
+
+/* The arguments of the `plimsoll serve` that started it all. */
+static bool read_arguments(struct pl_err *err) {
+    static struct pl_buf text; /* for good: argv points into it */
+    static char *words[MAX_ARGUMENTS + 1];
+    int count = 0, fd = pl_held_take(&run.held, "args");
+    pl_buf_init(&text, (size_t)1 << 20);
+    if (fd == -1 || !pl_held_read(fd, &text)) return PL_FAIL(err, PL_E_SYS, "the keeper holds no arguments");
+    for (size_t at = 0; at < text.len && count < MAX_ARGUMENTS; at += strlen(text.data + at) + 1)
+        words[count++] = text.data + at;
+    pl_renew_init(&(struct pl_renew_options){ .app = &run.app,
+                                              .crew = run.crew,
+                                              .gateway = run.gateway,
+                                              .argc = count,
+                                              .argv = words,
+                                              .settle = settle,
+                                              .hold = hold,
+                                              .action_done = on_renew_done });
+    return true;
+}
+
 static bool listen_all(struct pl_err *err) {
     char name[16];
     for (int i = 0; i < MAX_LISTENERS; i++) {
@@ -238,15 +284,6 @@ static bool listen_all(struct pl_err *err) {
         if (!pl_gateway_listen(run.gateway, fd, at, err)) return false;
     }
     return true;
-}
-
-static void hold(const char *name, int fd) {
-    struct pl_wire_message m;
-    pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
-    snprintf(m.hold.name, sizeof m.hold.name, "%s", name);
-    m.fds[0] = fd;
-    m.fd_count = 1;
-    pl_link_order(&run.link, &m, NULL, NULL);
 }
 
 /* http.port in a service's decorator says where to listen when nothing nearer does, and it is known only now.
@@ -337,6 +374,7 @@ static bool make_parts(struct pl_err *err) {
                                     .crew = run.crew,
                                     .gateway = run.gateway,
                                     .timers = run.timers,
+                                    .reload = pl_renew_order,
                                     .version = PL_VERSION,
                                     .start_reason = start_reason(),
                                     .listen = run.listen,
@@ -398,7 +436,7 @@ static bool start(struct pl_err *err) {
     if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err))
         return false;
     settle_worker_lines();
-    if (!make_parts(err)) return false;
+    if (!make_parts(err) || !read_arguments(err)) return false;
     note_listener();
     pl_gateway_hooks(run.gateway, &run.gateway_hooks);
     hooks = run.gateway_hooks;

@@ -98,6 +98,20 @@ static bool hold_config(struct command *k, const struct pl_config *c, struct pl_
     return true;
 }
 
+/* Our own arguments, NUL-ended one after the other: a reload reads file, environment and flags again. */
+static bool hold_arguments(struct command *k, const struct pl_cli *cli, struct pl_err *err) {
+    struct pl_buf text;
+    pl_buf_init(&text, (size_t)1 << 20);
+    bool ok = true;
+    for (int i = 0; ok && i < cli->argc; i++) ok = pl_buf_add(&text, cli->argv[i], strlen(cli->argv[i]) + 1);
+    int fd = ok ? pl_memfd_of("plimsoll-args", text.data, text.len) : -1;
+    pl_buf_free(&text);
+    if (fd == -1) return PL_FAIL_SYS(err, errno, "keep the arguments");
+    fcntl(fd, F_SETFD, 0);
+    add_hold(k, "args", fd);
+    return true;
+}
+
 static int64_t longest_stop_ms(const struct pl_config *c) {
     int64_t drain = 0, stop = 0;
     for (size_t i = 0; i < c->service_count; i++) {
@@ -119,7 +133,8 @@ static void warn(const struct pl_cli *cli, const struct pl_config *c) {
                 c->not_started.at[i], c->file);
 }
 
-static bool build_command(struct command *k, const struct pl_config *c, struct pl_err *err) {
+static bool build_command(struct command *k, const struct pl_cli *cli, const struct pl_config *c,
+                          struct pl_err *err) {
     char run[PL_PATH_BYTES], state[PL_PATH_BYTES], keeper[PL_PATH_BYTES], self[PL_PATH_BYTES],
         side[PL_PATH_BYTES];
     if (!pl_path_keeper(keeper, err) || !pl_path_program(self, err) || !pl_path_python_side(side, err))
@@ -131,7 +146,7 @@ static bool build_command(struct command *k, const struct pl_config *c, struct p
     add(k, run);
     add_ms(k, "--hang-ms", c->main_hang_after_ms);
     add_ms(k, "--stop-ms", longest_stop_ms(c));
-    if (!open_listeners(k, c, err) || !hold_config(k, c, err)) return false;
+    if (!open_listeners(k, c, err) || !hold_config(k, c, err) || !hold_arguments(k, cli, err)) return false;
     add(k, "--");
     add(k, self);
     add(k, "main");
@@ -161,7 +176,7 @@ int pl_verb_serve(struct pl_cli *cli) {
     for (size_t i = 0; i < c->service_count; i++)
         if (!have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
             return pl_cli_fail(cli, &err);
-    if (!build_command(&k, c, &err)) return pl_cli_fail(cli, &err);
+    if (!build_command(&k, cli, c, &err)) return pl_cli_fail(cli, &err);
     fflush(NULL);
     execv(k.words[0], k.words);
     PL_FAIL_SYS(&err, errno, "run %s", k.words[0]);

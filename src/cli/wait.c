@@ -48,9 +48,10 @@ static bool look(struct pl_cli *cli, struct pl_client *c, const struct pl_wait *
     if (over && !cli->args.json)
         printf("%s%s%s: %s\n", w->what, words != NULL ? " " : "", words != NULL ? words : "",
                message != NULL ? message : "the action is not known any more");
+    const json_t *exit_status = json_object_get(doc, "exit");
+    *result = done ? 0 : exit_status != NULL ? (int)json_integer_value(exit_status) : 1;
     json_decref(doc);
     pl_buf_free(&body);
-    *result = done ? 0 : 1;
     return over;
 }
 

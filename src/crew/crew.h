@@ -81,6 +81,8 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
 /* LIST, adopt, act on the difference; from now on the loop drives it. Takes what it needs out of `held`. */
 bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held,
                    struct pl_err *err);
+/* app->config is another one now, with the same services at the same indexes. */
+void pl_crew_reconfigured(struct pl_crew *c);
 /* Stops every worker in order; options.on_stopped tells the end. */
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);

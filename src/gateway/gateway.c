@@ -73,7 +73,9 @@ bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl
     return pl_server_listen(g->server, fd, name, err);
 }
 
-void pl_gateway_reconfigured(struct pl_gateway *g) {
+void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uint64_t max_buffered) {
+    g->o.max_connections = max_connections;
+    g->o.max_buffered = max_buffered;
     read_limits(g);
     for (size_t i = 0; i < g->gate_count; i++) pl_queue_pump(&g->gates[i]);
 }

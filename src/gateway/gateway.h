@@ -45,7 +45,7 @@ bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl
 /* Closes the listeners, and nothing else: others take their place. */
 void pl_gateway_unlisten(struct pl_gateway *g);
 /* The configuration was reloaded: limits of the instance and of every service are read again. */
-void pl_gateway_reconfigured(struct pl_gateway *g);
+void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uint64_t max_buffered);
 
 /* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when
  * nobody is left (from the loop, or at once). Zombies are the crew's to wait for. */
