@@ -20,6 +20,7 @@
 #include "cli/bound.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
+#include "cli/watchers.h"
 #include "crew/hello.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
@@ -445,6 +446,7 @@ static bool start(struct pl_err *err) {
     if (!listen_all(err) || !listen_admin(err)) return false;
     tell_start();
     start_heart();
+    pl_watchers_start(&run.app, run.crew);
     return true;
 }
 

@@ -92,3 +92,35 @@ def test_lowered_limits_evict_nobody_and_a_new_main_knows_the_accepted_file(serv
     file.write(concurrency=1, timeout="11s")
     nothing = s.verb("reload", "--check")
     assert "nothing would change" in nothing.stdout, nothing.stdout
+
+
+def test_a_swapped_link_in_the_watched_folder_reloads(serve, tmp_path):
+    """As Kubernetes updates a ConfigMap: a link to a folder is replaced by rename."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    more = "reload: {watch: on, debounce: 100ms}"
+    File(tmp_path / "one/plimsoll.yaml").write(timeout="20s", more=more)
+    File(tmp_path / "two/plimsoll.yaml").write(timeout="9s", more=more)
+    (tmp_path / "data").symlink_to("one")
+    (tmp_path / "plimsoll.yaml").symlink_to("data/plimsoll.yaml")
+    s = serve(None, "-c", tmp_path / "plimsoll.yaml").ready()
+    pids = s.workers()
+    (tmp_path / "data.new").symlink_to("two")
+    os.replace(tmp_path / "data.new", tmp_path / "data")
+    assert s.wait_for("config.reloaded")["live"] == 1
+    assert s.workers() == pids
+
+
+def test_an_edited_service_file_starts_a_new_generation(serve, tmp_path):
+    service = tmp_path / "service.py"
+    text = "import bentoml\n@bentoml.service\nclass Svc:\n    @bentoml.api\n    def say(self, x: int = 1) -> str:\n        return 'one'\n"
+    service.write_text(text)
+    s = serve("service:Svc", "--working-dir", tmp_path, "--reload", "--reload.debounce", "100ms").ready()
+    assert s.post("/say").body == b"one"
+    service.write_text(text.replace("'one'", "'two'"))
+    s.wait_for("worker.replaced")
+    assert s.post("/say").body == b"two"
+    mark = s.log.mark()
+    service.write_text("import bentoml\nthis is no python\n")
+    s.wait_for("worker.rollback", since=mark)
+    assert s.post("/say").body == b"two"
