@@ -117,6 +117,17 @@ def test_a_worker_has_exactly_its_descriptors_and_a_clean_start(keeper, flags, f
                                "a b /dev/null\n")
 
 
+def test_a_real_time_signal_of_libc_that_was_ignored_is_plain_in_a_worker(keeper):
+    def ignore():
+        plain = (ctypes.c_uint64 * 4)(1)  # SIG_IGN
+        ctypes.CDLL(None).syscall(13, 32, plain, None, 8)  # rt_sigaction, which libc refuses for 32
+    main = keeper(preexec_fn=ignore).main()
+    worker = main.python(LOOK, env=["WORD=x"])
+    assert main.wait_exit(wire.EXITED, worker).status == 0
+    main.wait_exit(wire.GONE, worker)
+    assert " 0 0 /" in worker.output(), worker.output()
+
+
 def test_a_keeper_without_standard_descriptors_and_with_ignored_signals_does_the_same(keeper):
     def spoil():
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
