@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "base/cleanup.h"
 #include "cli/bound.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
 #include "crew/hello.h"
+#include "crew/look.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
@@ -54,8 +56,20 @@ static void beat(void) { atomic_fetch_add_explicit(&run.beat->beats, 1, memory_o
 
 /* --- the end */
 
+/* In a container the last word is read from there: one sentence and the death's id. */
+static void leave_termination_message(void) {
+    PL_AUTO_FD int fd = open("/dev/termination-log", O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    struct pl_look_death d;
+    for (size_t i = 0; fd != -1 && i < pl_crew_service_count(run.crew); i++) {
+        const struct pl_service *s = pl_crew_service(run.crew, i);
+        if (pl_look_last_death(s, &d))
+            dprintf(fd, "%s: %s (%s, %s)\n", s->config->id, d.sentence, d.cause, d.id);
+    }
+}
+
 static void bye(int status) {
     struct pl_wire_message m;
+    if (status != 0) leave_termination_message();
     pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);

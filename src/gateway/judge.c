@@ -60,6 +60,7 @@ static void lose(struct pl_request *r) {
     if (w->exited) {
         cause = pl_look_cause(w, &sentence);
         w->lost_in_handlers++;
+        pl_quarantine_death(r, cause);
     }
     if (cause != NULL) {
         const char *service = r->gate->service->config->id;
