@@ -80,7 +80,7 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
     pl_description_free(s->more->description);
     s->more->description = d;
     s->described = true;
-    w->more->described_here = true;
+    if (d->path_prefix[0] != '\0') pl_probe_moved(w);
     if (s->crew->hooks.described != NULL) s->crew->hooks.described(s->crew->hooks.ctx, s);
     pl_control_go(w);
 }

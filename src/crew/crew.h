@@ -58,10 +58,11 @@ struct pl_crew_hooks {
     void *ctx;
     void (*described)(void *ctx, struct pl_service *s);      /* config of the service may have changed */
     void (*supply_changed)(void *ctx, struct pl_service *s); /* a worker came or went: pump the queue */
-    void (*renewed)(void *ctx, struct pl_service *s);        /* an operator's or a reload's new generation is ready */
-    void (*unroutable)(void *ctx, struct pl_worker *w);      /* send it nothing new; close idle connections */
-    void (*exited)(void *ctx, struct pl_worker *w); /* reaped: judge what was in flight by its page */
-    void (*gone)(void *ctx, struct pl_worker *w);   /* drop every pointer to it now */
+    void (*renewed)(void *ctx,
+                    struct pl_service *s); /* an operator's or a reload's new generation is ready */
+    void (*unroutable)(void *ctx, struct pl_worker *w); /* send it nothing new; close idle connections */
+    void (*exited)(void *ctx, struct pl_worker *w);     /* reaped: judge what was in flight by its page */
+    void (*gone)(void *ctx, struct pl_worker *w);       /* drop every pointer to it now */
 };
 
 /* What main gives its crew. All borrowed for the crew's life. */
