@@ -32,19 +32,20 @@ def table(head, lines):
 
 
 def metrics():
-    kinds = {"PL_COUNTER": "counter", "PL_GAUGE": "gauge", "PL_HISTOGRAM_SECONDS": "histogram, s", "PL_HISTOGRAM_BYTES": "histogram, bytes"}
+    kinds = {"PL_COUNTER": "counter", "PL_GAUGE": "gauge", "PL_HISTOGRAM_SECONDS": "histogram, s",
+             "PL_HISTOGRAM_BYTES": "histogram, bytes"}
     lines = [(f"`{name}`", kinds[kind], labels.replace(",", ", "), text)
              for _, name, kind, labels, text in rows("base/metrics.def", "METRIC")]
-    return ("# Metrics\n\nText format 0.0.4 on `/metrics` of the data and the admin port, followed by the workers' own families "
-            "with a label `worker`.\nMade from `src/base/metrics.def`.\n\n"
+    return ("# Metrics\n\nText format 0.0.4 on `/metrics` of the data and the admin port, followed by the workers' own "
+            "families with a label `worker`.\nMade from `src/base/metrics.def`.\n\n"
             + table(["name", "type", "labels", "meaning"], lines))
 
 
 def events():
     lines = [(f"`{name}`", level.removeprefix("PL_").lower(), fields)
              for name, level, fields in rows("base/events.def", "EVENT")]
-    return ("# Events\n\nOne line each on stderr and in `plimsoll events`. Beside their own fields they carry, where it applies, `ts "
-            "level event\nservice worker generation`. Names are stable. Made from `src/base/events.def`.\n\n"
+    return ("# Events\n\nOne line each on stderr and in `plimsoll events`. Beside their own fields they carry, where it "
+            "applies, `ts level event\nservice worker generation`. Names are stable. Made from `src/base/events.def`.\n\n"
             + table(["event", "level", "fields"], lines))
 
 
@@ -53,8 +54,8 @@ def reasons():
               "our load" if owner == "LOAD" else "the request's own fault")
              for _, name, status, code, dropped, owner in rows("base/reasons.def", "REASON")]
     causes = [(f"`{name}`", text) for _, name, text in rows("worker/causes.def", "CAUSE")]
-    return ("# Reasons and causes\n\n## Why a request was not served\n\nIn `x-plimsoll-reason`, in logs and in labels. Made from "
-            "`src/base/reasons.def`.\n\n"
+    return ("# Reasons and causes\n\n## Why a request was not served\n\nIn `x-plimsoll-reason`, in logs and in labels. "
+            "Made from `src/base/reasons.def`.\n\n"
             + table(["reason", "status", "code in the body", "x-llm-d-request-dropped-reason", "whose doing"], lines)
             + "\n## Why a worker died\n\nIn `worker.death`, in `x-plimsoll-reason` of a 502 and in labels. Made from "
             "`src/worker/causes.def`.\n\n" + table(["cause", "meaning"], causes))

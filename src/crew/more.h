@@ -108,6 +108,7 @@ struct pl_service_more {
     struct pl_description *description; /* or NULL */
     bool deployed;
     struct pl_replacement replacement;
+    struct pl_tail *tail;          /* output of all its workers as it came */
     struct pl_tail *previous_tail; /* output of the last generation that is gone */
     char last_death[320];
     enum pl_cause last_cause;

@@ -29,8 +29,8 @@ static void reset_signals(void) {
     sigset_t none;
     for (int s = 1; s < NSIG; s++) {
         if (sigaction(s, &plain, NULL) == 0) continue;
-        /* libc keeps the first real-time signals to itself and refuses them; whoever started us may ignore them, and a
-         * worker's threads could not be cancelled then */
+        /* libc keeps the first real-time signals to itself and refuses them; whoever started us may ignore
+         * them, and a worker's threads could not be cancelled then */
         syscall(SYS_rt_sigaction, s, kernel_plain, NULL, sizeof(uint64_t));
     }
     sigemptyset(&none);
