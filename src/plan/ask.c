@@ -70,7 +70,7 @@ bool pl_expect_parse(const char *text, struct pl_expect out[PL_EXPECTS], size_t 
 
 const char *pl_bytes_text(char text[24], uint64_t bytes) {
     if (bytes == UINT64_MAX) return snprintf(text, 24, "too large"), text;
-    if (bytes >= UINT64_C(1) << 30) snprintf(text, 24, "%.2f GiB", (double)bytes / (double)(UINT64_C(1) << 30));
+    if (bytes >= UINT64_C(1) << 30) snprintf(text, 24, "%.3f GiB", (double)bytes / (double)(UINT64_C(1) << 30));
     else if (bytes >= UINT64_C(1) << 20) snprintf(text, 24, "%.2f MiB", (double)bytes / (double)(UINT64_C(1) << 20));
     else if (bytes >= 1024) snprintf(text, 24, "%.2f KiB", (double)bytes / 1024);
     else snprintf(text, 24, "%llu B", (unsigned long long)bytes);

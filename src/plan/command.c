@@ -39,6 +39,8 @@ static void vllm(const struct pl_plan *p, struct pl_command *c) {
     if (a->pp > 1) flag(c, "--pipeline-parallel-size", "cards one behind the other", "%u", a->pp);
     if (a->dp > 1) flag(c, "--data-parallel-size", "full copies", "%u", a->dp);
     if (a->dp > 1 && p->model->experts != 0) flag(c, "--enable-expert-parallel", "experts are spread over the copies", "%s", "");
+    if (strcmp(a->gpu.product, "Tesla T4") == 0 && p->model->dtype == PL_DTYPE_BF16)
+        flag(c, "--dtype", "this card has no bfloat16", "%s", "half");
     if (strcmp(a->kv, "auto") != 0) flag(c, "--kv-cache-dtype", "as asked for", "%s", strcmp(a->kv, "bf16") == 0 ? "bfloat16" : a->kv);
     if (a->eager) flag(c, "--enforce-eager", "no CUDA graphs: their memory goes to KV, each step costs more", "%s", "");
     flag(c, "--shutdown-timeout", "the default 0 loses requests at SIGTERM", "%d", SHUTDOWN_S);

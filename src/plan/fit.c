@@ -68,6 +68,10 @@ static bool settle(struct pl_plan *p, struct pl_err *err) {
     if (!spread(a, m, err)) return false;
     p->cards = a->tp * a->pp * a->dp;
     p->max_len = a->max_len != 0 ? a->max_len : m->context != 0 ? m->context : DEFAULT_CONTEXT;
+    if (m->context != 0 && p->max_len > m->context) {
+        PL_FAIL(err, PL_E_USAGE, "--max-len %llu: the model was made for %u tokens", (unsigned long long)p->max_len, m->context);
+        return pl_err_hint(err, "engines refuse more; a longer rope_scaling belongs into config.json");
+    }
     if (a->engine == PL_ENGINE_LLAMA) {
         if (pl_ggml_row(a->kv, 32) == UINT64_MAX) {
             PL_FAIL(err, PL_E_USAGE, "--kv %.20s: llama.cpp keeps KV as f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl", a->kv);
@@ -303,7 +307,7 @@ static void finish(struct pl_plan *p) {
                                            [PL_WEIGHTS_FORMULA] = "formula" };
     static const char *const notes[] = { [PL_WEIGHTS_NONE] = "", [PL_WEIGHTS_HEADER] = "as stored; an engine may repack them",
                                          [PL_WEIGHTS_FILES] = "files that are not read: their sizes", [PL_WEIGHTS_FORMULA] = "from the configuration: no weight files at hand" };
-    uint64_t limit = p->model->context != 0 ? pl_max(p->model->context, p->max_len) : p->max_len;
+    uint64_t limit = p->model->context != 0 ? p->model->context : p->max_len;
     p->longest = longest(p, limit);
     if (p->ask.longest && p->longest != 0) p->max_len = p->longest;
     p->fits = fits_at(p, p->max_len);

@@ -135,6 +135,6 @@ bool pl_plan_show_yaml(const struct pl_plan *p, struct pl_buf *out);
 bool pl_plan_show_k8s(const struct pl_plan *p, struct pl_buf *out);
 /* 1 when it does not fit, else 0. */
 int pl_plan_status(const struct pl_plan *p);
-/* "12.50 MiB", "3.13 GiB" */
+/* "12.50 MiB", "3.125 GiB" */
 const char *pl_bytes_text(char text[24], uint64_t bytes);
 #endif

@@ -45,11 +45,13 @@ static bool packing_list(const struct pl_plan *p, struct pl_buf *b) {
     return ok && pl_buf_adds(b, "\n");
 }
 
+static const char *requests(uint64_t n) { return n == 1 ? "request" : "requests"; }
+
 static bool count_row(struct pl_buf *b, const struct pl_plan *p, uint64_t len, const char *why) {
     char text[24];
     uint64_t n = pl_plan_capacity(p, len);
     if (n == UINT64_MAX) return pl_buf_addf(b, "  %8s requests of %8" PRIu64 " tokens  %s\n", "any", len, why);
-    return pl_buf_addf(b, "  %8" PRIu64 " requests of %8" PRIu64 " tokens  %10s each  %s\n", n, len, pl_bytes_text(text, pl_plan_request_bytes(p, len)), why);
+    return pl_buf_addf(b, "  %8" PRIu64 " %-8s of %8" PRIu64 " tokens  %10s each  %s\n", n, requests(n), len, pl_bytes_text(text, pl_plan_request_bytes(p, len)), why);
 }
 
 static bool capacities(const struct pl_plan *p, struct pl_buf *b) {
@@ -59,8 +61,8 @@ static bool capacities(const struct pl_plan *p, struct pl_buf *b) {
         ok = ok && count_row(b, p, len, len == p->max_len ? "the longest allowed" : "");
         if (len / 4 < p->max_len / 300) break;
     }
-    if (p->ask.expect_count > 1) ok = ok && pl_buf_addf(b, "  %8" PRIu64 " requests of the lengths given, %" PRIu64 " tokens on average\n", p->capacity, p->expect_len);
-    else if (p->capacity != UINT64_MAX) ok = ok && pl_buf_addf(b, "  %8" PRIu64 " requests of %" PRIu64 "+%" PRIu64 " tokens%s\n", p->capacity, p->ask.expect[0].in, p->ask.expect[0].out,
+    if (p->ask.expect_count > 1) ok = ok && pl_buf_addf(b, "  %8" PRIu64 " %s of the lengths given, %" PRIu64 " tokens on average\n", p->capacity, requests(p->capacity), p->expect_len);
+    else if (p->capacity != UINT64_MAX) ok = ok && pl_buf_addf(b, "  %8" PRIu64 " %s of %" PRIu64 "+%" PRIu64 " tokens%s\n", p->capacity, requests(p->capacity), p->ask.expect[0].in, p->ask.expect[0].out,
                                p->expect_assumed ? " (assumed: --expect IN+OUT)" : "");
     char text[24];
     ok = ok && pl_buf_addf(b, "  one token more of a long request: %s\n", pl_bytes_text(text, pl_plan_token_bytes(p)));
@@ -75,7 +77,7 @@ static bool capacities(const struct pl_plan *p, struct pl_buf *b) {
 static bool verdict(const struct pl_plan *p, struct pl_buf *b) {
     char need[24], left[24];
     if (p->fits) {
-        return pl_buf_addf(b, "It fits: %" PRIu64 " requests of %" PRIu64 " tokens at a time; room for KV is what ends first. %s\n\n", p->capacity_max, p->max_len,
+        return pl_buf_addf(b, "It fits: %" PRIu64 " %s of %" PRIu64 " tokens at a time; room for KV is what ends first. %s\n\n", p->capacity_max, requests(p->capacity_max), p->max_len,
                            p->provisional ? "Provisional: see the notes." : "Before a first boot this is an estimate.");
     }
     if (strcmp(p->binds, "weights") == 0)
