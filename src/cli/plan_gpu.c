@@ -1,4 +1,5 @@
-/* plan_gpu.c - the cards at hand, by NVML, loaded when it is there. Layouts: nvml.h (nvmlMemory_t is total, free, used). */
+/* plan_gpu.c - the cards at hand, by NVML, loaded when it is there. Layouts: nvml.h (nvmlMemory_t is total,
+ * free, used). */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +19,9 @@ struct nvml {
 };
 
 static bool load(struct nvml *n) {
-    static const char *const names[] = { "nvmlInit_v2",       "nvmlShutdown",           "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
-                                         "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo" };
+    static const char *const names[] = { "nvmlInit_v2",           "nvmlShutdown",
+                                         "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
+                                         "nvmlDeviceGetName",     "nvmlDeviceGetMemoryInfo" };
     void *found[6];
     n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; n->library != NULL && i < 6; i++)
@@ -34,13 +36,16 @@ static bool load(struct nvml *n) {
     return n->init() == 0;
 }
 
-/* What a program is told as the total is a little less than NVML's; the table knows by how much for cards in it. */
+/* What a program is told as the total is a little less than NVML's; the table knows by how much for cards in
+ * it. */
 static uint64_t told_total(const char *product, uint64_t nvml_total, struct pl_gpu *out) {
     const char *name;
     struct pl_gpu card;
     struct pl_err err;
     for (size_t i = 0; (name = pl_gpu_name(i, NULL)) != NULL; i++) {
-        if (!pl_gpu_parse(name, &card, &err) || strcmp(card.product, product) != 0 || card.total_bytes > nvml_total) continue;
+        if (!pl_gpu_parse(name, &card, &err) || strcmp(card.product, product) != 0 ||
+            card.total_bytes > nvml_total)
+            continue;
         snprintf(out->name, sizeof out->name, "%s", name);
         return card.total_bytes;
     }
@@ -56,13 +61,16 @@ bool pl_plan_cards(struct pl_gpu *out, struct pl_err *err) {
         void *device;
         char product[96] = "";
         struct nvml_memory m;
-        if (n.handle(i, &device) != 0 || n.name(device, product, sizeof product) != 0 || n.memory(device, &m) != 0) continue;
+        if (n.handle(i, &device) != 0 || n.name(device, product, sizeof product) != 0 ||
+            n.memory(device, &m) != 0)
+            continue;
         if (out->count == 0) {
             snprintf(out->product, sizeof out->product, "%.63s", product);
             out->total_bytes = told_total(out->product, m.total, out);
             snprintf(out->source, sizeof out->source, "NVML, %.60s", out->product);
         }
-        if (strncmp(product, out->product, sizeof out->product - 1) != 0) continue; /* cards of one kind only */
+        if (strncmp(product, out->product, sizeof out->product - 1) != 0)
+            continue; /* cards of one kind only */
         if (m.used > out->foreign_bytes) out->foreign_bytes = m.used;
         out->count++;
     }

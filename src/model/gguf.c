@@ -1,8 +1,9 @@
-/* gguf.c - the head of a GGUF file: bytes to key-values and tensor infos. What the keys mean is gguf_model.c's business.
+/* gguf.c - the head of a GGUF file: bytes to key-values and tensor infos. What the keys mean is
+ * gguf_model.c's business.
  *
- * Format (version 2 and 3, little-endian): "GGUF", u32 version, u64 tensors, u64 keys; each key a string (u64 length, bytes), u32
- * type, value; an array is u32 type, u64 count, values; each tensor a name, u32 dims, u64 x dims, u32 type, u64 offset; then
- * padding to general.alignment, then data. */
+ * Format (version 2 and 3, little-endian): "GGUF", u32 version, u64 tensors, u64 keys; each key a string (u64
+ * length, bytes), u32 type, value; an array is u32 type, u64 count, values; each tensor a name, u32 dims, u64
+ * x dims, u32 type, u64 offset; then padding to general.alignment, then data. */
 #include <string.h>
 
 #include "model/gguf.h"
@@ -22,7 +23,8 @@ enum { TYPES = sizeof types / sizeof *types };
 
 uint64_t pl_ggml_row(const char *type, uint64_t values) {
     for (size_t i = 0; i < TYPES; i++)
-        if (types[i].name != NULL && strcmp(types[i].name, type) == 0) return pl_mul(pl_cdiv(values, types[i].values), types[i].bytes);
+        if (types[i].name != NULL && strcmp(types[i].name, type) == 0)
+            return pl_mul(pl_cdiv(values, types[i].values), types[i].bytes);
     return UINT64_MAX;
 }
 
@@ -37,7 +39,8 @@ static bool wrong(struct pl_gguf *g, const char *what) {
 /* The next `n` bytes, or NULL: too long for the file is a mistake, too long for what we have is MORE. */
 static const char *take(struct pl_gguf *g, uint64_t n) {
     if (g->state != PL_GGUF_OK) return NULL;
-    if (n > g->file_bytes || g->at > g->file_bytes - n) return wrong(g, "the file ends inside its head"), NULL;
+    if (n > g->file_bytes || g->at > g->file_bytes - n)
+        return wrong(g, "the file ends inside its head"), NULL;
     if (n > g->len || g->at > g->len - n) return g->state = PL_GGUF_MORE, NULL;
     const char *p = g->bytes + g->at;
     g->at += (size_t)n;
@@ -86,7 +89,8 @@ static double scalar(uint32_t type, uint64_t raw) {
     }
 }
 
-/* Keeps the numbers of a list that is no longer than the layers of a model can be; longer ones (vocabularies) are stepped over. */
+/* Keeps the numbers of a list that is no longer than the layers of a model can be; longer ones (vocabularies)
+ * are stepped over. */
 static bool read_list(struct pl_gguf *g, struct pl_gguf_value *v) {
     uint32_t type = (uint32_t)whole(g, 4);
     uint64_t count = whole(g, 8);
@@ -128,7 +132,8 @@ static bool read_tensor(struct pl_gguf *g, struct pl_weights *w) {
     uint32_t dims = (uint32_t)whole(g, 4);
     uint64_t values = 1, row = 0;
     if (g->state != PL_GGUF_OK) return false;
-    if (name.len > MOST_NAME || dims > MOST_DIMS) return wrong(g, "a tensor with too long a name or too many dimensions");
+    if (name.len > MOST_NAME || dims > MOST_DIMS)
+        return wrong(g, "a tensor with too long a name or too many dimensions");
     for (uint32_t i = 0; i < dims; i++) {
         uint64_t n = whole(g, 8);
         if (i == 0) row = n;
@@ -164,7 +169,8 @@ static bool read_head(struct pl_gguf *g, struct pl_gguf_keys *keys, struct pl_we
     }
     uint32_t version = (uint32_t)whole(g, 4);
     if (g->state == PL_GGUF_OK && (version < 2 || version > 3)) {
-        wrong(g, version == 1 || (version & 0xffff) == 0 ? "version 1 or big-endian: not read" : "a version that is not known");
+        wrong(g, version == 1 || (version & 0xffff) == 0 ? "version 1 or big-endian: not read"
+                                                         : "a version that is not known");
         return pl_err_hint(g->err, "version 2 and 3, little-endian, are read; convert the file anew");
     }
     uint64_t tensors = whole(g, 8), count = whole(g, 8), alignment = 32;
@@ -174,8 +180,10 @@ static bool read_head(struct pl_gguf *g, struct pl_gguf_keys *keys, struct pl_we
         struct pl_gguf_text name = text(g);
         if (g->state == PL_GGUF_OK && name.len > MOST_NAME) return wrong(g, "a key with too long a name");
         if (!read_value(g, keys->value)) return false;
-        if (name.len == 17 && memcmp(name.at, "general.alignment", 17) == 0 && keys->value->kind == PL_GGUF_NUMBER) {
-            if (!(keys->value->number >= 1 && keys->value->number <= 1 << 20)) return wrong(g, "an alignment that cannot be");
+        if (name.len == 17 && memcmp(name.at, "general.alignment", 17) == 0 &&
+            keys->value->kind == PL_GGUF_NUMBER) {
+            if (!(keys->value->number >= 1 && keys->value->number <= 1 << 20))
+                return wrong(g, "an alignment that cannot be");
             alignment = (uint64_t)keys->value->number;
         }
         pl_gguf_key(keys, name, keys->value);
@@ -192,9 +200,11 @@ static bool read_head(struct pl_gguf *g, struct pl_gguf_keys *keys, struct pl_we
     return true;
 }
 
-enum pl_gguf_result pl_gguf_read(const char *bytes, size_t len, uint64_t file_bytes, struct pl_arena *arena, struct pl_model *m,
-                                 struct pl_weights *w, struct pl_err *err) {
-    struct pl_gguf g = { .bytes = bytes, .len = len, .file_bytes = file_bytes, .err = err, .state = PL_GGUF_OK };
+enum pl_gguf_result pl_gguf_read(const char *bytes, size_t len, uint64_t file_bytes, struct pl_arena *arena,
+                                 struct pl_model *m, struct pl_weights *w, struct pl_err *err) {
+    struct pl_gguf g = {
+        .bytes = bytes, .len = len, .file_bytes = file_bytes, .err = err, .state = PL_GGUF_OK
+    };
     struct pl_arena_mark mark = pl_arena_mark(arena);
     struct pl_gguf_keys *keys = pl_arena_alloc(arena, sizeof *keys);
     struct pl_gguf_value *value = pl_arena_alloc(arena, sizeof *value);

@@ -39,38 +39,38 @@ struct pl_gguf {
 };
 
 /* The keys that matter, each once: KEY(field, "name behind the architecture") */
-#define PL_GGUF_KEYS(KEY)                                            \
-    KEY(block_count, ".block_count")                                 \
-    KEY(context_length, ".context_length")                           \
-    KEY(embedding_length, ".embedding_length")                       \
-    KEY(feed_forward, ".feed_forward_length")                        \
-    KEY(vocab_size, ".vocab_size")                                   \
-    KEY(heads, ".attention.head_count")                              \
-    KEY(heads_kv, ".attention.head_count_kv")                        \
-    KEY(key_length, ".attention.key_length")                         \
-    KEY(value_length, ".attention.value_length")                     \
-    KEY(key_length_mla, ".attention.key_length_mla")                 \
-    KEY(value_length_mla, ".attention.value_length_mla")             \
-    KEY(kv_lora_rank, ".attention.kv_lora_rank")                     \
-    KEY(rope_dims, ".rope.dimension_count")                          \
-    KEY(window, ".attention.sliding_window")                         \
-    KEY(pattern, ".attention.sliding_window_pattern")                \
-    KEY(key_length_swa, ".attention.key_length_swa")                 \
-    KEY(value_length_swa, ".attention.value_length_swa")             \
-    KEY(shared_kv, ".attention.shared_kv_layers")                    \
-    KEY(recurrent, ".attention.recurrent_layers")                    \
-    KEY(full_interval, ".full_attention_interval")                   \
-    KEY(indexer, ".attention.indexer.key_length")                    \
-    KEY(ssm_conv, ".ssm.conv_kernel")                                \
-    KEY(ssm_inner, ".ssm.inner_size")                                \
-    KEY(ssm_state, ".ssm.state_size")                                \
-    KEY(ssm_rank, ".ssm.time_step_rank")                             \
-    KEY(ssm_groups, ".ssm.group_count")                              \
-    KEY(shortconv, ".shortconv.l_cache")                             \
-    KEY(kda_head, ".kda.head_dim")                                   \
-    KEY(wkv_head, ".wkv.head_size")                                  \
-    KEY(experts, ".expert_count")                                    \
-    KEY(experts_used, ".expert_used_count")                          \
+#define PL_GGUF_KEYS(KEY)                                \
+    KEY(block_count, ".block_count")                     \
+    KEY(context_length, ".context_length")               \
+    KEY(embedding_length, ".embedding_length")           \
+    KEY(feed_forward, ".feed_forward_length")            \
+    KEY(vocab_size, ".vocab_size")                       \
+    KEY(heads, ".attention.head_count")                  \
+    KEY(heads_kv, ".attention.head_count_kv")            \
+    KEY(key_length, ".attention.key_length")             \
+    KEY(value_length, ".attention.value_length")         \
+    KEY(key_length_mla, ".attention.key_length_mla")     \
+    KEY(value_length_mla, ".attention.value_length_mla") \
+    KEY(kv_lora_rank, ".attention.kv_lora_rank")         \
+    KEY(rope_dims, ".rope.dimension_count")              \
+    KEY(window, ".attention.sliding_window")             \
+    KEY(pattern, ".attention.sliding_window_pattern")    \
+    KEY(key_length_swa, ".attention.key_length_swa")     \
+    KEY(value_length_swa, ".attention.value_length_swa") \
+    KEY(shared_kv, ".attention.shared_kv_layers")        \
+    KEY(recurrent, ".attention.recurrent_layers")        \
+    KEY(full_interval, ".full_attention_interval")       \
+    KEY(indexer, ".attention.indexer.key_length")        \
+    KEY(ssm_conv, ".ssm.conv_kernel")                    \
+    KEY(ssm_inner, ".ssm.inner_size")                    \
+    KEY(ssm_state, ".ssm.state_size")                    \
+    KEY(ssm_rank, ".ssm.time_step_rank")                 \
+    KEY(ssm_groups, ".ssm.group_count")                  \
+    KEY(shortconv, ".shortconv.l_cache")                 \
+    KEY(kda_head, ".kda.head_dim")                       \
+    KEY(wkv_head, ".wkv.head_size")                      \
+    KEY(experts, ".expert_count")                        \
+    KEY(experts_used, ".expert_used_count")              \
     KEY(chunk, ".attention.chunk_size")
 struct pl_gguf_list {
     bool there;
@@ -83,9 +83,10 @@ struct pl_gguf_keys {
 #define KEY(field, name) struct pl_gguf_list field;
     PL_GGUF_KEYS(KEY)
 #undef KEY
-    const char *bad; /* a key whose value cannot be */
+    const char *bad;             /* a key whose value cannot be */
     struct pl_gguf_value *value; /* room for the one that is being read */
 };
 void pl_gguf_key(struct pl_gguf_keys *k, struct pl_gguf_text name, const struct pl_gguf_value *v);
-bool pl_gguf_model(const struct pl_gguf_keys *k, struct pl_model *m, struct pl_arena *arena, struct pl_err *err);
+bool pl_gguf_model(const struct pl_gguf_keys *k, struct pl_model *m, struct pl_arena *arena,
+                   struct pl_err *err);
 #endif

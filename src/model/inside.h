@@ -1,5 +1,5 @@
-/* model/inside.h - what the readers of config.json share. A `struct reader` goes on after the first mistake, which is the one that
- * is told: getters return 0 from then on. */
+/* model/inside.h - what the readers of config.json share. A `struct reader` goes on after the first mistake,
+ * which is the one that is told: getters return 0 from then on. */
 #ifndef PL_MODEL_INSIDE_H
 #define PL_MODEL_INSIDE_H
 #include <jansson.h>
@@ -14,7 +14,8 @@ struct reader {
 };
 /* The first key of a NULL-ended list that is there and not null; its name goes into `found` (may be NULL). */
 json_t *pl_json_first(json_t *object, const char *const *keys, const char **found);
-/* A count from 0 to `most`; `none` when no key is there. Anything else than a whole number in range is a mistake. */
+/* A count from 0 to `most`; `none` when no key is there. Anything else than a whole number in range is a
+ * mistake. */
 uint32_t pl_read_any(struct reader *r, const char *const *keys, uint32_t most, uint32_t none);
 uint32_t pl_read_count(struct reader *r, const char *key, uint32_t none);
 const char *pl_read_text(struct reader *r, json_t *object, const char *key); /* NULL: not there or no text */

@@ -11,10 +11,18 @@ static const struct {
     const char *name;
     enum word word;
 } names[] = {
-    { "full_attention", WORD_FULL },       { "attention", WORD_FULL },       { "sliding_attention", WORD_SLIDING },
-    { "chunked_attention", WORD_CHUNKED }, { "linear_attention", WORD_LINEAR }, { "mamba", WORD_LINEAR },
-    { "mamba2", WORD_LINEAR },             { "hybrid", WORD_BOTH },          { "conv", WORD_CONV },
-    { "mlp", WORD_NONE },                  { "moe", WORD_NONE },             { "local_attention", WORD_SLIDING },
+    { "full_attention", WORD_FULL },
+    { "attention", WORD_FULL },
+    { "sliding_attention", WORD_SLIDING },
+    { "chunked_attention", WORD_CHUNKED },
+    { "linear_attention", WORD_LINEAR },
+    { "mamba", WORD_LINEAR },
+    { "mamba2", WORD_LINEAR },
+    { "hybrid", WORD_BOTH },
+    { "conv", WORD_CONV },
+    { "mlp", WORD_NONE },
+    { "moe", WORD_NONE },
+    { "local_attention", WORD_SLIDING },
 };
 
 static const char *shown(struct reader *r, const char *word) {
@@ -24,16 +32,19 @@ static const char *shown(struct reader *r, const char *word) {
 
 static bool from_list(struct reader *r, json_t *list, const char *key, enum word *words) {
     if (json_array_size(list) != r->m->layers)
-        return pl_read_fail(r, "%s has %zu entries, but there are %u layers", key, json_array_size(list), r->m->layers);
+        return pl_read_fail(r, "%s has %zu entries, but there are %u layers", key, json_array_size(list),
+                            r->m->layers);
     for (uint32_t i = 0; i < r->m->layers; i++) {
         json_t *v = json_array_get(list, i);
         const char *word = json_is_string(v) ? json_string_value(v) : "";
         size_t k = 0;
         while (k < sizeof names / sizeof *names && strcmp(names[k].name, word) != 0) k++;
         if (k == sizeof names / sizeof *names)
-            return pl_read_fail(r, "%s[%u]: '%.40s' is no kind of layer that is understood", key, i, shown(r, word));
+            return pl_read_fail(r, "%s[%u]: '%.40s' is no kind of layer that is understood", key, i,
+                                shown(r, word));
         words[i] = names[k].word;
-        if (words[i] == WORD_BOTH && strcmp(r->m->arch, "zamba2") != 0 && strcmp(r->m->arch, "falcon_h1") != 0)
+        if (words[i] == WORD_BOTH && strcmp(r->m->arch, "zamba2") != 0 &&
+            strcmp(r->m->arch, "falcon_h1") != 0)
             pl_model_note(r->m, "layer %u is called 'hybrid': taken as attention beside a state", i);
     }
     return true;
@@ -41,10 +52,12 @@ static bool from_list(struct reader *r, json_t *list, const char *key, enum word
 
 static bool from_pattern(struct reader *r, const char *pattern, enum word *words) {
     if (strlen(pattern) != r->m->layers)
-        return pl_read_fail(r, "hybrid_override_pattern has %zu letters, but there are %u layers", strlen(pattern), r->m->layers);
+        return pl_read_fail(r, "hybrid_override_pattern has %zu letters, but there are %u layers",
+                            strlen(pattern), r->m->layers);
     for (uint32_t i = 0; i < r->m->layers; i++) {
         const char *at = strchr("M*-E", pattern[i]);
-        if (at == NULL) return pl_read_fail(r, "hybrid_override_pattern: letter %u is not one of M * - E", i + 1);
+        if (at == NULL)
+            return pl_read_fail(r, "hybrid_override_pattern: letter %u is not one of M * - E", i + 1);
         words[i] = pattern[i] == 'M' ? WORD_LINEAR : pattern[i] == '*' ? WORD_FULL : WORD_NONE;
     }
     return true;
@@ -60,7 +73,8 @@ static bool from_indexes(struct reader *r, json_t *list, const char *key, enum w
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *v = json_array_get(list, i);
         json_int_t at = json_is_integer(v) ? json_integer_value(v) : -1;
-        if (at < 0 || at >= (json_int_t)r->m->layers) return pl_read_fail(r, "%s[%zu] is no layer of 0 to %u", key, i, r->m->layers - 1);
+        if (at < 0 || at >= (json_int_t)r->m->layers)
+            return pl_read_fail(r, "%s[%zu] is no layer of 0 to %u", key, i, r->m->layers - 1);
         words[at] = WORD_FULL;
     }
     return true;
@@ -70,8 +84,10 @@ static bool from_rope(struct reader *r, enum word *words) { /* Llama-4: 1 = has 
     json_t *list = json_object_get(r->cfg, "no_rope_layers");
     bool given = json_array_size(list) > 0;
     if (given && json_array_size(list) != r->m->layers)
-        return pl_read_fail(r, "no_rope_layers has %zu entries, but there are %u layers", json_array_size(list), r->m->layers);
-    if (!given) pl_model_note(r->m, "no no_rope_layers: three layers of four taken as chunked, as Llama-4 has it");
+        return pl_read_fail(r, "no_rope_layers has %zu entries, but there are %u layers",
+                            json_array_size(list), r->m->layers);
+    if (!given)
+        pl_model_note(r->m, "no no_rope_layers: three layers of four taken as chunked, as Llama-4 has it");
     for (uint32_t i = 0; i < r->m->layers; i++) {
         bool rope = given ? json_integer_value(json_array_get(list, i)) != 0 : (i + 1) % 4 != 0;
         words[i] = rope ? WORD_CHUNKED : WORD_FULL;
@@ -87,7 +103,8 @@ bool pl_read_words(struct reader *r, enum word *words) {
     if (strcmp(m->arch, "falcon_h1") == 0) return fill(r, words, WORD_BOTH), true;
     if ((v = pl_json_first(cfg, KEYS("layer_types", "layers_block_type"), &key)) != NULL && json_is_array(v))
         return from_list(r, v, key, words);
-    if (json_is_string(v = json_object_get(cfg, "hybrid_override_pattern"))) return from_pattern(r, json_string_value(v), words);
+    if (json_is_string(v = json_object_get(cfg, "hybrid_override_pattern")))
+        return from_pattern(r, json_string_value(v), words);
     if ((n = pl_read_count(r, "full_attention_interval", 0)) != 0) {
         for (uint32_t i = 0; i < m->layers; i++) words[i] = (i + 1) % n != 0 ? WORD_LINEAR : WORD_FULL;
         return true;
@@ -99,8 +116,10 @@ bool pl_read_words(struct reader *r, enum word *words) {
     }
     if (json_is_array(v = json_object_get(cfg, "attn_layer_indices")))
         return from_indexes(r, v, "attn_layer_indices", WORD_LINEAR, words);
-    if (json_is_array(v = json_object_get(cfg, "full_attn_idxs"))) return from_indexes(r, v, "full_attn_idxs", WORD_CONV, words);
-    if (strncmp(m->arch, "gemma3", 6) == 0 || strcmp(m->arch, "gemma2") == 0 || strcmp(m->arch, "cohere2") == 0) {
+    if (json_is_array(v = json_object_get(cfg, "full_attn_idxs")))
+        return from_indexes(r, v, "full_attn_idxs", WORD_CONV, words);
+    if (strncmp(m->arch, "gemma3", 6) == 0 || strcmp(m->arch, "gemma2") == 0 ||
+        strcmp(m->arch, "cohere2") == 0) {
         uint32_t usual = strcmp(m->arch, "gemma2") == 0 ? 2 : strcmp(m->arch, "cohere2") == 0 ? 4 : 6;
         n = pl_read_count(r, "sliding_window_pattern", usual);
         if (n == 0) return pl_read_fail(r, "sliding_window_pattern is 0");
@@ -144,10 +163,16 @@ bool pl_read_state(struct reader *r) {
     if (json_is_object(kda)) { /* Kimi Linear */
         json_t *keep = r->cfg;
         r->cfg = kda;
-        *s = (struct pl_state){ .kind = PL_STATE_KDA, .conv = pl_read_count(r, "short_conv_kernel_size", 4), .heads = pl_read_count(r, "num_heads", 0),
-                                .head_dim = pl_read_count(r, "head_dim", 0), .conv_bytes = 2, .state_bytes = 4 };
+        *s = (struct pl_state){ .kind = PL_STATE_KDA,
+                                .conv = pl_read_count(r, "short_conv_kernel_size", 4),
+                                .heads = pl_read_count(r, "num_heads", 0),
+                                .head_dim = pl_read_count(r, "head_dim", 0),
+                                .conv_bytes = 2,
+                                .state_bytes = 4 };
         r->cfg = keep;
-        return s->heads != 0 && s->head_dim != 0 ? !r->failed : missing(r, "linear_attn_config has no num_heads or head_dim");
+        return s->heads != 0 && s->head_dim != 0
+                   ? !r->failed
+                   : missing(r, "linear_attn_config has no num_heads or head_dim");
     }
     if (pl_read_count(r, "linear_num_value_heads", 0) != 0) {
         uint32_t v_dim = pl_read_count(r, "linear_value_head_dim", 0);
@@ -158,20 +183,27 @@ bool pl_read_state(struct reader *r) {
         s->head_dim = v_dim;
         s->conv = pl_read_count(r, "linear_conv_kernel_dim", 4);
         s->inner = (uint32_t)pl_min(pl_mul(s->heads, v_dim), UINT32_MAX);
-        return s->state != 0 && v_dim != 0 ? !r->failed : missing(r, "linear_key_head_dim or linear_value_head_dim is missing");
+        return s->state != 0 && v_dim != 0
+                   ? !r->failed
+                   : missing(r, "linear_key_head_dim or linear_value_head_dim is missing");
     }
-    if ((s->heads = pl_read_any(r, KEYS("mamba_n_heads", "mamba_num_heads", "n_mamba_heads"), PL_MODEL_DIM, 0)) != 0) {
+    if ((s->heads = pl_read_any(r, KEYS("mamba_n_heads", "mamba_num_heads", "n_mamba_heads"), PL_MODEL_DIM,
+                                0)) != 0) {
         json_t *dim = pl_json_first(r->cfg, KEYS("mamba_d_head", "mamba_head_dim", "mamba_headdim"), NULL);
         s->kind = PL_STATE_MAMBA2;
         s->inner = pl_read_count(r, "mamba_d_ssm", 0);
         if (s->inner == 0) s->inner = expanded(r);
-        s->head_dim = json_is_integer(dim) ? pl_read_any(r, KEYS("mamba_d_head", "mamba_head_dim", "mamba_headdim"), PL_MODEL_DIM, 0)
-                                           : s->inner / s->heads;
-        if (strcmp(r->m->arch, "nemotron_h") == 0) s->inner = (uint32_t)pl_min(pl_mul(s->heads, s->head_dim), UINT32_MAX);
+        s->head_dim =
+            json_is_integer(dim)
+                ? pl_read_any(r, KEYS("mamba_d_head", "mamba_head_dim", "mamba_headdim"), PL_MODEL_DIM, 0)
+                : s->inner / s->heads;
+        if (strcmp(r->m->arch, "nemotron_h") == 0)
+            s->inner = (uint32_t)pl_min(pl_mul(s->heads, s->head_dim), UINT32_MAX);
         s->groups = pl_read_any(r, KEYS("mamba_n_groups", "n_groups", "mamba_ngroups"), PL_MODEL_DIM, 1);
         s->state = pl_read_any(r, KEYS("mamba_d_state", "ssm_state_size"), PL_MODEL_DIM, 0);
         s->conv = pl_read_any(r, KEYS("mamba_d_conv", "conv_kernel"), PL_MODEL_DIM, 4);
-        return s->state != 0 && s->head_dim != 0 ? !r->failed : missing(r, "mamba_d_state or mamba_d_head is missing");
+        return s->state != 0 && s->head_dim != 0 ? !r->failed
+                                                 : missing(r, "mamba_d_state or mamba_d_head is missing");
     }
     if ((s->conv = pl_read_count(r, "conv_L_cache", 0)) != 0) {
         s->kind = PL_STATE_CONV;
@@ -185,8 +217,11 @@ bool pl_read_state(struct reader *r) {
         return !r->failed;
     }
     if (strncmp(r->m->arch, "minimax", 7) == 0) {
-        *s = (struct pl_state){ .kind = PL_STATE_LIGHTNING, .heads = r->m->heads, .head_dim = r->m->head_k, .state_bytes = 4 };
+        *s = (struct pl_state){
+            .kind = PL_STATE_LIGHTNING, .heads = r->m->heads, .head_dim = r->m->head_k, .state_bytes = 4
+        };
         return true;
     }
-    return missing(r, "of no kind that is understood (gated delta net, Mamba-1, Mamba-2, Kimi delta, short convolution, lightning)");
+    return missing(r, "of no kind that is understood (gated delta net, Mamba-1, Mamba-2, Kimi delta, short "
+                      "convolution, lightning)");
 }

@@ -14,7 +14,9 @@ static const struct {
 #undef X
 };
 
-static bool same(const char *a, const char *name, size_t len) { return strlen(a) == len && strncasecmp(a, name, len) == 0; }
+static bool same(const char *a, const char *name, size_t len) {
+    return strlen(a) == len && strncasecmp(a, name, len) == 0;
+}
 
 enum pl_dtype pl_dtype_of(const char *name, size_t len) {
     static const char prefix[] = "torch.";
@@ -32,8 +34,9 @@ unsigned pl_dtype_bits(enum pl_dtype d) { return dtypes[d].bits; }
 
 const char *pl_cache_name(enum pl_cache_kind k) {
     static const char *const names[PL_CACHE_KINDS] = {
-        [PL_CACHE_FULL] = "full",   [PL_CACHE_SLIDING] = "sliding", [PL_CACHE_CHUNKED] = "chunked", [PL_CACHE_MLA] = "latent",
-        [PL_CACHE_INDEX] = "index", [PL_CACHE_STATE] = "recurrent", [PL_CACHE_CROSS] = "cross",
+        [PL_CACHE_FULL] = "full",   [PL_CACHE_SLIDING] = "sliding", [PL_CACHE_CHUNKED] = "chunked",
+        [PL_CACHE_MLA] = "latent",  [PL_CACHE_INDEX] = "index",     [PL_CACHE_STATE] = "recurrent",
+        [PL_CACHE_CROSS] = "cross",
     };
     return names[k];
 }

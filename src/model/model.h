@@ -1,8 +1,9 @@
-/* model/model.h - what a model is to somebody who plans memory: its layers by the cache they keep, its weights by how they are
- * spread over GPUs, and what the file did not say and was assumed.
+/* model/model.h - what a model is to somebody who plans memory: its layers by the cache they keep, its
+ * weights by how they are spread over GPUs, and what the file did not say and was assumed.
  *
- * Pure: readers take bytes. Everything lives in the arena given. Counts are of the whole model, never of one rank.
- * Sources: Hugging Face config.json as vLLM 0.32 reads it, GGUF metadata as llama.cpp 0.5.0 reads it. */
+ * Pure: readers take bytes. Everything lives in the arena given. Counts are of the whole model, never of one
+ * rank. Sources: Hugging Face config.json as vLLM 0.32 reads it, GGUF metadata as llama.cpp 0.5.0 reads it.
+ */
 #ifndef PL_MODEL_MODEL_H
 #define PL_MODEL_MODEL_H
 #include <stdbool.h>
@@ -13,33 +14,33 @@
 #include "base/err.h"
 
 enum {
-    PL_MODEL_LAYERS = 1024,       /* more is refused */
-    PL_MODEL_DIM = 1 << 24,       /* largest size of anything but the context */
-    PL_MODEL_TOKENS = 1 << 30,    /* longest context */
-    PL_CONFIG_BYTES = 16 << 20,   /* largest config.json */
-    PL_HEADER_BYTES = 100 << 20,  /* largest safetensors header: the format's own limit */
+    PL_MODEL_LAYERS = 1024,      /* more is refused */
+    PL_MODEL_DIM = 1 << 24,      /* largest size of anything but the context */
+    PL_MODEL_TOKENS = 1 << 30,   /* longest context */
+    PL_CONFIG_BYTES = 16 << 20,  /* largest config.json */
+    PL_HEADER_BYTES = 100 << 20, /* largest safetensors header: the format's own limit */
 };
 
 /* DTYPE(symbol, name in safetensors, name in config.json, bits) */
-#define PL_DTYPES(X)                                                                                  \
-    X(UNKNOWN, "", "", 0)                                                                             \
-    X(F64, "F64", "float64", 64)                                                                      \
-    X(F32, "F32", "float32", 32)                                                                      \
-    X(F16, "F16", "float16", 16)                                                                      \
-    X(BF16, "BF16", "bfloat16", 16)                                                                   \
-    X(F8_E4M3, "F8_E4M3", "float8_e4m3fn", 8)                                                         \
-    X(F8_E5M2, "F8_E5M2", "float8_e5m2", 8)                                                           \
-    X(F8_E8M0, "F8_E8M0", "float8_e8m0fnu", 8)                                                        \
-    X(F4, "F4", "float4_e2m1fn_x2", 4)                                                                \
-    X(I64, "I64", "int64", 64)                                                                        \
-    X(I32, "I32", "int32", 32)                                                                        \
-    X(I16, "I16", "int16", 16)                                                                        \
-    X(I8, "I8", "int8", 8)                                                                            \
-    X(U64, "U64", "uint64", 64)                                                                       \
-    X(U32, "U32", "uint32", 32)                                                                       \
-    X(U16, "U16", "uint16", 16)                                                                       \
-    X(U8, "U8", "uint8", 8)                                                                           \
-    X(BOOL, "BOOL", "bool", 8)                                                                        \
+#define PL_DTYPES(X)                           \
+    X(UNKNOWN, "", "", 0)                      \
+    X(F64, "F64", "float64", 64)               \
+    X(F32, "F32", "float32", 32)               \
+    X(F16, "F16", "float16", 16)               \
+    X(BF16, "BF16", "bfloat16", 16)            \
+    X(F8_E4M3, "F8_E4M3", "float8_e4m3fn", 8)  \
+    X(F8_E5M2, "F8_E5M2", "float8_e5m2", 8)    \
+    X(F8_E8M0, "F8_E8M0", "float8_e8m0fnu", 8) \
+    X(F4, "F4", "float4_e2m1fn_x2", 4)         \
+    X(I64, "I64", "int64", 64)                 \
+    X(I32, "I32", "int32", 32)                 \
+    X(I16, "I16", "int16", 16)                 \
+    X(I8, "I8", "int8", 8)                     \
+    X(U64, "U64", "uint64", 64)                \
+    X(U32, "U32", "uint32", 32)                \
+    X(U16, "U16", "uint16", 16)                \
+    X(U8, "U8", "uint8", 8)                    \
+    X(BOOL, "BOOL", "bool", 8)                 \
     X(PACKED, "packed", "", 0) /* ggml block types */
 enum pl_dtype {
 #define X(sym, st, hf, bits) PL_DTYPE_##sym,
@@ -73,13 +74,21 @@ struct pl_cache {
     uint32_t row;            /* MLA: elements of the latent row. INDEX: bytes */
 };
 
-/* The recurrent state; all such layers of a model have the same. GDN's value heads are `heads`, its key heads `groups`, its key
- * size `state`: then one pair of formulas holds for Mamba-2 and gated delta nets alike. */
-enum pl_state_kind { PL_STATE_NONE, PL_STATE_GDN, PL_STATE_MAMBA2, PL_STATE_MAMBA1, PL_STATE_KDA, PL_STATE_CONV, PL_STATE_LIGHTNING };
+/* The recurrent state; all such layers of a model have the same. GDN's value heads are `heads`, its key heads
+ * `groups`, its key size `state`: then one pair of formulas holds for Mamba-2 and gated delta nets alike. */
+enum pl_state_kind {
+    PL_STATE_NONE,
+    PL_STATE_GDN,
+    PL_STATE_MAMBA2,
+    PL_STATE_MAMBA1,
+    PL_STATE_KDA,
+    PL_STATE_CONV,
+    PL_STATE_LIGHTNING
+};
 struct pl_state {
     enum pl_state_kind kind;
-    uint32_t conv;   /* kernel size */
-    uint32_t inner;  /* elements: heads * head_dim, or d_inner */
+    uint32_t conv;  /* kernel size */
+    uint32_t inner; /* elements: heads * head_dim, or d_inner */
     uint32_t groups, heads, head_dim, state;
     uint32_t conv_bytes, state_bytes; /* of one element */
 };
@@ -127,9 +136,10 @@ bool pl_model_add_cache(struct pl_model *m, struct pl_cache c, struct pl_err *er
 size_t pl_model_count(const struct pl_model *m, enum pl_cache_kind k);
 
 /* config.json. An architecture that is not known is read by the generic rules, and a note says so. */
-bool pl_model_read_config(const char *text, size_t len, struct pl_arena *arena, struct pl_model *out, struct pl_err *err);
-/* What the files beside it add: generation_config.json (max_new_tokens), hf_quant_config.json or quantize_config.json. Wrong ones
- * leave a note and change nothing. */
+bool pl_model_read_config(const char *text, size_t len, struct pl_arena *arena, struct pl_model *out,
+                          struct pl_err *err);
+/* What the files beside it add: generation_config.json (max_new_tokens), hf_quant_config.json or
+ * quantize_config.json. Wrong ones leave a note and change nothing. */
 void pl_model_read_generation(struct pl_model *m, const char *text, size_t len);
 void pl_model_read_quant(struct pl_model *m, const char *text, size_t len);
 #endif

@@ -1,5 +1,5 @@
-/* model/num.h - sums and products of bytes that cannot wrap: what does not fit is UINT64_MAX, and stays it. A caller checks the
- * result once, at the end, and says "too large to be a model". */
+/* model/num.h - sums and products of bytes that cannot wrap: what does not fit is UINT64_MAX, and stays it. A
+ * caller checks the result once, at the end, and says "too large to be a model". */
 #ifndef PL_MODEL_NUM_H
 #define PL_MODEL_NUM_H
 #include <stdint.h>

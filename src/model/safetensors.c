@@ -1,7 +1,8 @@
-/* safetensors.c - the header of a safetensors file. A scanner of its own, without a tree: a header may be 100 MiB, and what it costs
- * us must not depend on what a stranger wrote there.
+/* safetensors.c - the header of a safetensors file. A scanner of its own, without a tree: a header may be 100
+ * MiB, and what it costs us must not depend on what a stranger wrote there.
  *
- *     {"NAME": {"dtype": "F16", "shape": [2, 3], "data_offsets": [0, 12]}, "__metadata__": {"format": "pt"}} */
+ *     {"NAME": {"dtype": "F16", "shape": [2, 3], "data_offsets": [0, 12]}, "__metadata__": {"format": "pt"}}
+ */
 #include <string.h>
 
 #include "model/num.h"
@@ -19,7 +20,9 @@ struct text {
 };
 
 static bool bad(struct scan *s, const char *what) {
-    if (!s->failed) PL_FAIL(s->err, PL_E_CONFIG, "safetensors header, byte %zu: %s", (size_t)(s->at - s->start) + 8, what);
+    if (!s->failed)
+        PL_FAIL(s->err, PL_E_CONFIG, "safetensors header, byte %zu: %s", (size_t)(s->at - s->start) + 8,
+                what);
     s->failed = true;
     return false;
 }
@@ -54,12 +57,15 @@ static struct text string(struct scan *s) {
     s->at++;
     return t;
 }
-static bool same(struct text t, const char *word) { return t.len == strlen(word) && memcmp(t.at, word, t.len) == 0; }
+static bool same(struct text t, const char *word) {
+    return t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
+}
 static uint64_t number(struct scan *s) {
     uint64_t n = 0;
     blank(s);
     const char *from = s->at;
-    for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++) n = pl_add(pl_mul(n, 10), (uint64_t)(*s->at - '0'));
+    for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
+        n = pl_add(pl_mul(n, 10), (uint64_t)(*s->at - '0'));
     if (s->at == from) return bad(s, "a whole number expected"), 0;
     return n;
 }
@@ -129,15 +135,19 @@ static void read_tensor(struct scan *s, struct tensor *t) {
 }
 
 /* What is wrong with it, for "tensor N: ..."; NULL if nothing. */
-static const char *check(const struct tensor *t, uint64_t data_bytes, enum pl_dtype *dtype, uint64_t *values) {
+static const char *check(const struct tensor *t, uint64_t data_bytes, enum pl_dtype *dtype,
+                         uint64_t *values) {
     *dtype = pl_dtype_of(t->dtype.at, t->dtype.len);
     *values = 1;
     for (size_t i = 0; i < t->dims; i++) *values = pl_mul(*values, t->shape[i]);
-    if (t->dtype.at == NULL || !t->has_shape || t->offset_count != 2) return "dtype, shape or data_offsets is missing";
-    if (t->offsets[0] > t->offsets[1] || t->offsets[1] > data_bytes) return "its data lies outside of the file";
+    if (t->dtype.at == NULL || !t->has_shape || t->offset_count != 2)
+        return "dtype, shape or data_offsets is missing";
+    if (t->offsets[0] > t->offsets[1] || t->offsets[1] > data_bytes)
+        return "its data lies outside of the file";
     if (*dtype == PL_DTYPE_UNKNOWN) return NULL; /* a dtype of tomorrow: the offsets still tell its bytes */
     uint64_t bits = pl_mul(*values, pl_dtype_bits(*dtype));
-    if (bits == UINT64_MAX || pl_cdiv(bits, 8) != t->offsets[1] - t->offsets[0]) return "its shape and its bytes differ";
+    if (bits == UINT64_MAX || pl_cdiv(bits, 8) != t->offsets[1] - t->offsets[0])
+        return "its shape and its bytes differ";
     return NULL;
 }
 
@@ -145,13 +155,15 @@ uint64_t pl_safetensors_header(const char first[8], uint64_t file_bytes, struct 
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--) n = n << 8 | (unsigned char)first[i];
     if (n >= 2 && n <= PL_HEADER_BYTES && file_bytes >= 8 && n <= file_bytes - 8) return n;
-    PL_FAIL(err, PL_E_CONFIG, "byte 0: a header of %llu bytes in a file of %llu: no safetensors file, or cut off", (unsigned long long)n,
-            (unsigned long long)file_bytes);
+    PL_FAIL(err, PL_E_CONFIG,
+            "byte 0: a header of %llu bytes in a file of %llu: no safetensors file, or cut off",
+            (unsigned long long)n, (unsigned long long)file_bytes);
     pl_err_hint(err, "fetch the file again and compare its size with the source's");
     return 0;
 }
 
-bool pl_safetensors_add(struct pl_weights *w, const char *bytes, size_t len, uint64_t file_bytes, struct pl_err *err) {
+bool pl_safetensors_add(struct pl_weights *w, const char *bytes, size_t len, uint64_t file_bytes,
+                        struct pl_err *err) {
     if (len < 8) return PL_FAIL(err, PL_E_CONFIG, "byte 0: %zu bytes are no safetensors file", len);
     uint64_t header = pl_safetensors_header(bytes, file_bytes, err), covered = 0, count = 0;
     if (header == 0) return false;
@@ -172,12 +184,17 @@ bool pl_safetensors_add(struct pl_weights *w, const char *bytes, size_t len, uin
             read_tensor(&s, &t);
             if (s.failed) break;
             const char *wrong = check(&t, data_bytes, &dtype, &values);
-            if (wrong != NULL && t.offset_count == 2 && t.offsets[0] <= t.offsets[1] && t.offsets[1] > data_bytes) {
-                PL_FAIL(err, PL_E_CONFIG, "the file has %llu bytes of data, tensor %llu ends at %llu: it is cut off",
-                        (unsigned long long)data_bytes, (unsigned long long)count, (unsigned long long)t.offsets[1]);
+            if (wrong != NULL && t.offset_count == 2 && t.offsets[0] <= t.offsets[1] &&
+                t.offsets[1] > data_bytes) {
+                PL_FAIL(err, PL_E_CONFIG,
+                        "the file has %llu bytes of data, tensor %llu ends at %llu: it is cut off",
+                        (unsigned long long)data_bytes, (unsigned long long)count,
+                        (unsigned long long)t.offsets[1]);
                 return pl_err_hint(err, "fetch the file again");
             }
-            if (wrong != NULL) return PL_FAIL(err, PL_E_CONFIG, "safetensors header, tensor %llu: %s", (unsigned long long)count, wrong);
+            if (wrong != NULL)
+                return PL_FAIL(err, PL_E_CONFIG, "safetensors header, tensor %llu: %s",
+                               (unsigned long long)count, wrong);
             uint64_t size = t.offsets[1] - t.offsets[0];
             pl_weights_add(w, t.name.at, t.name.len, dtype, values, size, (unsigned)t.dims);
             covered = pl_add(covered, size);

@@ -1,11 +1,14 @@
-/* weights.c - how a tensor is spread, told by its name; and the sum a configuration implies when there is no file. */
+/* weights.c - how a tensor is spread, told by its name; and the sum a configuration implies when there is no
+ * file. */
 #include "model/weights.h"
 
 #include <string.h>
 
 #include "model/num.h"
 
-static bool has(const char *name, size_t len, const char *part) { return memmem(name, len, part, strlen(part)) != NULL; }
+static bool has(const char *name, size_t len, const char *part) {
+    return memmem(name, len, part, strlen(part)) != NULL;
+}
 
 /* The number behind "layers.", "h.", "blk." or "blocks."; UINT32_MAX: outside of the layers. */
 static uint32_t layer_of(const char *name, size_t len) {
@@ -15,22 +18,26 @@ static uint32_t layer_of(const char *name, size_t len) {
         if (at == NULL) continue;
         uint32_t n = 0;
         const char *end = name + len, *digit = at + strlen(marks[i]), *from = digit;
-        while (digit < end && *digit >= '0' && *digit <= '9' && n < PL_MODEL_LAYERS) n = n * 10 + (uint32_t)(*digit++ - '0');
+        while (digit < end && *digit >= '0' && *digit <= '9' && n < PL_MODEL_LAYERS)
+            n = n * 10 + (uint32_t)(*digit++ - '0');
         if (digit > from && n < PL_MODEL_LAYERS) return n;
     }
     return UINT32_MAX;
 }
 
 static bool is_vision(const char *name, size_t len) {
-    static const char *const parts[] = { "vision_tower", "vision_model", "visual.", "multi_modal_projector", "vision_embed", "mm_projector", "v.blk." };
+    static const char *const parts[] = { "vision_tower", "vision_model", "visual.", "multi_modal_projector",
+                                         "vision_embed", "mm_projector", "v.blk." };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has(name, len, parts[i])) return true;
     return false;
 }
 
 static enum pl_weight_class class_of(const char *name, size_t len, unsigned dims) {
-    static const char *const replicated[] = { "norm", "router", "mlp.gate.", "kv_a_proj", "q_a_proj", "indexer", "ffn_gate_inp", "attn_kv_a_mqa",
-                                              "attn_q_a", "block_sparse_moe.gate." };
+    static const char *const replicated[] = {
+        "norm",    "router",       "mlp.gate.",     "kv_a_proj", "q_a_proj",
+        "indexer", "ffn_gate_inp", "attn_kv_a_mqa", "attn_q_a",  "block_sparse_moe.gate."
+    };
     static const char *const kv[] = { ".k_proj.", ".v_proj.", "attn_k.", "attn_v." };
     if (has(name, len, ".experts.") || has(name, len, "_exps.")) return PL_WEIGHT_EXPERT;
     for (size_t i = 0; i < sizeof replicated / sizeof *replicated; i++)
@@ -40,8 +47,8 @@ static enum pl_weight_class class_of(const char *name, size_t len, unsigned dims
     return dims < 2 ? PL_WEIGHT_REPLICATED : PL_WEIGHT_SHARDED;
 }
 
-void pl_weights_add(struct pl_weights *w, const char *name, size_t len, enum pl_dtype dtype, uint64_t values, uint64_t bytes,
-                    unsigned dims) {
+void pl_weights_add(struct pl_weights *w, const char *name, size_t len, enum pl_dtype dtype, uint64_t values,
+                    uint64_t bytes, unsigned dims) {
     uint32_t layer = layer_of(name, len);
     w->total = pl_add(w->total, bytes);
     w->tensors++;
@@ -54,15 +61,17 @@ void pl_weights_add(struct pl_weights *w, const char *name, size_t len, enum pl_
         part->bytes[class] = pl_add(part->bytes[class], bytes);
         if (layer >= w->layers) w->layers = layer + 1;
         unsigned bits = pl_dtype_bits(dtype);
-        if (dims >= 2 && class != PL_WEIGHT_REPLICATED && (dtype == PL_DTYPE_F16 || dtype == PL_DTYPE_BF16 || bits == 32) &&
-            dtype != PL_DTYPE_I32 && dtype != PL_DTYPE_U32) {
+        if (dims >= 2 && class != PL_WEIGHT_REPLICATED &&
+            (dtype == PL_DTYPE_F16 || dtype == PL_DTYPE_BF16 || bits == 32) && dtype != PL_DTYPE_I32 &&
+            dtype != PL_DTYPE_U32) {
             w->matrices = pl_add(w->matrices, bytes);
             w->matrix_values = pl_add(w->matrix_values, values);
         }
     } else if (has(name, len, "embed_tokens") || has(name, len, "token_embd") || has(name, len, "wte.") ||
                has(name, len, "word_embeddings") || has(name, len, "tok_embeddings")) {
         w->embed = pl_add(w->embed, bytes);
-    } else if (has(name, len, "lm_head") || has(name, len, "embed_out") || (len >= 7 && memcmp(name, "output.", 7) == 0)) {
+    } else if (has(name, len, "lm_head") || has(name, len, "embed_out") ||
+               (len >= 7 && memcmp(name, "output.", 7) == 0)) {
         w->head = pl_add(w->head, bytes);
     } else {
         enum pl_weight_class class = class_of(name, len, dims);
@@ -91,7 +100,8 @@ static void attention(const struct pl_model *m, const struct pl_cache *c, struct
         s->replicated = pl_add(s->replicated, pl_mul(h, m->kv_lora + m->rope_dim));
         if (m->q_lora != 0) s->replicated = pl_add(s->replicated, pl_mul(h, m->q_lora));
         s->sharded = pl_add(s->sharded, pl_mul(m->q_lora != 0 ? m->q_lora : h, pl_mul(heads, q_head)));
-        s->sharded = pl_add(s->sharded, pl_add(pl_mul(m->kv_lora, pl_mul(heads, m->nope_dim + m->head_v)), pl_mul(pl_mul(heads, m->head_v), h)));
+        s->sharded = pl_add(s->sharded, pl_add(pl_mul(m->kv_lora, pl_mul(heads, m->nope_dim + m->head_v)),
+                                               pl_mul(pl_mul(heads, m->head_v), h)));
         return;
     }
     s->sharded = pl_add(s->sharded, pl_mul(2 * h, pl_mul(heads, c->head_k)));
@@ -101,8 +111,9 @@ static void attention(const struct pl_model *m, const struct pl_cache *c, struct
 static void state(const struct pl_model *m, struct sums *s) {
     const struct pl_state *t = &m->state;
     uint64_t h = m->hidden, inner = t->inner != 0 ? t->inner : pl_mul(t->heads, t->head_dim);
-    uint64_t in = t->kind == PL_STATE_MAMBA1 || t->kind == PL_STATE_CONV ? 2 * inner
-                                                                        : 2 * inner + pl_mul(2 * (uint64_t)t->groups, t->state) + 2 * (uint64_t)t->heads;
+    uint64_t in = t->kind == PL_STATE_MAMBA1 || t->kind == PL_STATE_CONV
+                      ? 2 * inner
+                      : 2 * inner + pl_mul(2 * (uint64_t)t->groups, t->state) + 2 * (uint64_t)t->heads;
     if (t->kind == PL_STATE_KDA || t->kind == PL_STATE_LIGHTNING) in = 4 * inner;
     s->sharded = pl_add(s->sharded, pl_add(pl_mul(h, in), pl_mul(inner, h)));
 }
@@ -117,7 +128,8 @@ static void mlp(const struct pl_model *m, uint32_t layer, struct sums *s) {
         s->sharded = pl_add(s->sharded, pl_mul(times, pl_mul(h, m->intermediate)));
         return;
     }
-    uint64_t shared = m->shared_intermediate != 0 ? m->shared_intermediate : pl_mul(m->shared_experts, m->moe_intermediate);
+    uint64_t shared =
+        m->shared_intermediate != 0 ? m->shared_intermediate : pl_mul(m->shared_experts, m->moe_intermediate);
     s->experts = pl_add(s->experts, pl_mul(pl_mul(times, m->experts), pl_mul(h, m->moe_intermediate)));
     s->sharded = pl_add(s->sharded, pl_mul(times, pl_mul(h, shared)));
     s->replicated = pl_add(s->replicated, pl_mul(h, m->experts));
@@ -127,7 +139,8 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
     uint64_t bits = m->dtype != PL_DTYPE_UNKNOWN ? pl_dtype_bits(m->dtype) : 16;
     bool no_mlp = m->intermediate == 0 && !(m->experts != 0 && m->moe_intermediate != 0);
     if (m->vocab == 0 || no_mlp) {
-        PL_FAIL(err, PL_E_CONFIG, "the weights have no size: there are no weight files and the configuration has no %s",
+        PL_FAIL(err, PL_E_CONFIG,
+                "the weights have no size: there are no weight files and the configuration has no %s",
                 m->vocab == 0 ? "vocab_size" : "intermediate_size");
         return pl_err_hint(err, "give the folder with the .safetensors files; only their headers are read");
     }
@@ -146,11 +159,14 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
         for (size_t k = 0; k < m->cache_count; k++) {
             if (m->caches[k].layer != i || m->caches[k].kind == PL_CACHE_INDEX) continue;
             any = true;
-            if (m->caches[k].kind == PL_CACHE_STATE) state(m, &s);
-            else attention(m, &m->caches[k], &s);
+            if (m->caches[k].kind == PL_CACHE_STATE)
+                state(m, &s);
+            else
+                attention(m, &m->caches[k], &s);
         }
         if (strcmp(m->arch, "nemotron_h") != 0 || !any) mlp(m, i, &s);
-        uint64_t matrices = pl_add(pl_add(s.sharded, s.kv), s.experts), matrix_bits = m->quant_bits != 0 ? m->quant_bits : bits;
+        uint64_t matrices = pl_add(pl_add(s.sharded, s.kv), s.experts),
+                 matrix_bits = m->quant_bits != 0 ? m->quant_bits : bits;
         struct pl_weight_part *p = &w->layer[i];
         p->bytes[PL_WEIGHT_SHARDED] = pl_mul(s.sharded, matrix_bits) / 8;
         p->bytes[PL_WEIGHT_KV] = pl_mul(s.kv, matrix_bits) / 8;
@@ -162,6 +178,7 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
         }
         for (int c = 0; c < PL_WEIGHT_CLASSES; c++) w->total = pl_add(w->total, p->bytes[c]);
     }
-    if (w->total >= UINT64_C(1) << 56) return PL_FAIL(err, PL_E_CONFIG, "the sizes in the configuration are too large for any model");
+    if (w->total >= UINT64_C(1) << 56)
+        return PL_FAIL(err, PL_E_CONFIG, "the sizes in the configuration are too large for any model");
     return true;
 }

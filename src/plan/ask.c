@@ -18,7 +18,8 @@ bool pl_engine_parse(const char *text, enum pl_engine *out, struct pl_err *err) 
 }
 
 const char *pl_component_name(enum pl_component c) {
-    static const char *const names[PL_PARTS] = { "weights", "activation", "graphs", "non_torch", "foreign", "margin", "kv" };
+    static const char *const names[PL_PARTS] = { "weights", "activation", "graphs", "non_torch",
+                                                 "foreign", "margin",     "kv" };
     return names[c];
 }
 
@@ -44,7 +45,8 @@ bool pl_expect_parse(const char *text, struct pl_expect out[PL_EXPECTS], size_t 
     for (*count = 0; *count < PL_EXPECTS; at++) {
         struct pl_expect *e = &out[*count];
         *e = (struct pl_expect){ .share = PL_SHARES };
-        if (!tokens(&at, &e->in) || *at++ != '+' || !tokens(&at, &e->out) || e->in + e->out == 0) return bad_expect(text, err);
+        if (!tokens(&at, &e->in) || *at++ != '+' || !tokens(&at, &e->out) || e->in + e->out == 0)
+            return bad_expect(text, err);
         if (*at == ':') {
             char *end;
             double share = strtod(++at, &end);
@@ -64,15 +66,20 @@ bool pl_expect_parse(const char *text, struct pl_expect out[PL_EXPECTS], size_t 
         if (*at != ',') return bad_expect(text, err);
     }
     if (*at != '\0') return PL_FAIL(err, PL_E_USAGE, "--expect: more than %d kinds of request", PL_EXPECTS);
-    if ((*count > 1 && with_share != *count) || sum < PL_SHARES - *count || sum > PL_SHARES + *count) return bad_expect(text, err);
+    if ((*count > 1 && with_share != *count) || sum < PL_SHARES - *count || sum > PL_SHARES + *count)
+        return bad_expect(text, err);
     return true;
 }
 
 const char *pl_bytes_text(char text[24], uint64_t bytes) {
     if (bytes == UINT64_MAX) return snprintf(text, 24, "too large"), text;
-    if (bytes >= UINT64_C(1) << 30) snprintf(text, 24, "%.3f GiB", (double)bytes / (double)(UINT64_C(1) << 30));
-    else if (bytes >= UINT64_C(1) << 20) snprintf(text, 24, "%.2f MiB", (double)bytes / (double)(UINT64_C(1) << 20));
-    else if (bytes >= 1024) snprintf(text, 24, "%.2f KiB", (double)bytes / 1024);
-    else snprintf(text, 24, "%llu B", (unsigned long long)bytes);
+    if (bytes >= UINT64_C(1) << 30)
+        snprintf(text, 24, "%.3f GiB", (double)bytes / (double)(UINT64_C(1) << 30));
+    else if (bytes >= UINT64_C(1) << 20)
+        snprintf(text, 24, "%.2f MiB", (double)bytes / (double)(UINT64_C(1) << 20));
+    else if (bytes >= 1024)
+        snprintf(text, 24, "%.2f KiB", (double)bytes / 1024);
+    else
+        snprintf(text, 24, "%llu B", (unsigned long long)bytes);
     return text;
 }

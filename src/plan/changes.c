@@ -19,16 +19,19 @@ static struct pl_change *try(struct list *l, const struct pl_ask *ask) {
     struct pl_change *c = NULL;
     if (l->count < PL_CHANGES && pl_plan_make(ask, l->p->model, l->p->weights, l->arena, &changed, &err)) {
         c = &l->out[l->count++];
-        *c = (struct pl_change){ .fits = changed.fits, .capacity = changed.capacity, .longest = changed.longest, .cards = changed.cards };
+        *c = (struct pl_change){ .fits = changed.fits,
+                                 .capacity = changed.capacity,
+                                 .longest = changed.longest,
+                                 .cards = changed.cards };
     }
     pl_arena_rollback(l->arena, mark);
     return c;
 }
-#define SAY(c, what_, flag_, ...)                               \
-    do {                                                        \
-        snprintf((c)->what, sizeof(c)->what, "%s", what_);      \
-        snprintf((c)->flag, sizeof(c)->flag, "%s", flag_);      \
-        snprintf((c)->price, sizeof(c)->price, __VA_ARGS__);    \
+#define SAY(c, what_, flag_, ...)                            \
+    do {                                                     \
+        snprintf((c)->what, sizeof(c)->what, "%s", what_);   \
+        snprintf((c)->flag, sizeof(c)->flag, "%s", flag_);   \
+        snprintf((c)->price, sizeof(c)->price, __VA_ARGS__); \
     } while (0)
 
 static void smaller_kv(struct list *l) {
@@ -41,12 +44,14 @@ static void smaller_kv(struct list *l) {
     struct pl_change *c = try(l, &a);
     if (c != NULL)
         SAY(c, llama ? "KV in q8_0" : "KV in fp8", llama ? "--kv q8_0" : "--kv fp8", "%s",
-            states ? "a little quality; the recurrent state stays as it is" : "a little quality; check yours");
+            states ? "a little quality; the recurrent state stays as it is"
+                   : "a little quality; check yours");
 }
 
 static void shorter(struct list *l) {
     struct pl_ask a = l->p->ask;
-    a.max_len = !l->p->fits && l->p->longest != 0 && l->p->longest < l->p->max_len ? l->p->longest : l->p->max_len / 2;
+    a.max_len = !l->p->fits && l->p->longest != 0 && l->p->longest < l->p->max_len ? l->p->longest
+                                                                                   : l->p->max_len / 2;
     if (a.max_len < 256) return;
     a.longest = false;
     struct pl_change *c = try(l, &a);
@@ -61,30 +66,40 @@ static void fewer_batched(struct list *l) {
     if (a.engine != PL_ENGINE_VLLM || a.batched <= 2048) return;
     a.batched = 2048;
     struct pl_change *c = try(l, &a);
-    if (c != NULL) SAY(c, "fewer tokens a step", "--batched-tokens 2048", "longer time to the first token of long prompts");
+    if (c != NULL)
+        SAY(c, "fewer tokens a step", "--batched-tokens 2048",
+            "longer time to the first token of long prompts");
 }
 
 static void fewer_bits(struct list *l, uint32_t bits) {
     struct pl_ask a = l->p->ask;
-    if (l->p->weights->matrices == 0 || l->p->model->quant != NULL || a.engine == PL_ENGINE_LLAMA || a.weight_bits != 0) return;
+    if (l->p->weights->matrices == 0 || l->p->model->quant != NULL || a.engine == PL_ENGINE_LLAMA ||
+        a.weight_bits != 0)
+        return;
     a.weight_bits = bits;
     struct pl_change *c = try(l, &a);
     if (c == NULL) return;
-    if (bits == 8) SAY(c, "8-bit weights", "another checkpoint", "little quality; FP8 or INT8 kernels of the card");
-    else SAY(c, "4-bit weights", "another checkpoint", "some quality: check yours; AWQ or GPTQ");
+    if (bits == 8)
+        SAY(c, "8-bit weights", "another checkpoint", "little quality; FP8 or INT8 kernels of the card");
+    else
+        SAY(c, "4-bit weights", "another checkpoint", "some quality: check yours; AWQ or GPTQ");
 }
 
 static void more_cards(struct list *l) {
     struct pl_ask a = l->p->ask;
     if (a.engine == PL_ENGINE_TORCH) return;
     a.gpu.count *= 2;
-    if (a.engine == PL_ENGINE_LLAMA) a.pp *= 2;
-    else a.tp *= 2;
+    if (a.engine == PL_ENGINE_LLAMA)
+        a.pp *= 2;
+    else
+        a.tp *= 2;
     struct pl_change *c = try(l, &a);
     if (c == NULL) return;
     char flag[64];
-    if (a.engine == PL_ENGINE_LLAMA) snprintf(flag, sizeof flag, "--gpu %sx%u", a.gpu.name, a.gpu.count);
-    else snprintf(flag, sizeof flag, "--gpu %sx%u --tp %u", a.gpu.name, a.gpu.count, a.tp);
+    if (a.engine == PL_ENGINE_LLAMA)
+        snprintf(flag, sizeof flag, "--gpu %sx%u", a.gpu.name, a.gpu.count);
+    else
+        snprintf(flag, sizeof flag, "--gpu %sx%u --tp %u", a.gpu.name, a.gpu.count, a.tp);
     bool repeated = l->p->model->kv_lora != 0 || l->p->model->kv_heads < a.tp;
     SAY(c, a.engine == PL_ENGINE_LLAMA ? "twice the cards" : "TP twice", flag, "%s",
         a.engine == PL_ENGINE_LLAMA ? "twice the cards; one works at a time"

@@ -1,4 +1,5 @@
-/* command.c - the engine's command line that makes the plan true. Names and defaults: vLLM 0.32, SGLang 004813e1, llama.cpp 0.5.0. */
+/* command.c - the engine's command line that makes the plan true. Names and defaults: vLLM 0.32, SGLang
+ * 004813e1, llama.cpp 0.5.0. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 
 enum { SHUTDOWN_S = 60 };
 
-static void flag(struct pl_command *c, const char *name, const char *rule, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void flag(struct pl_command *c, const char *name, const char *rule, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 static void flag(struct pl_command *c, const char *name, const char *rule, const char *fmt, ...) {
     va_list ap;
     if (c->count == PL_FLAGS) return;
@@ -30,19 +32,26 @@ static void vllm(const struct pl_plan *p, struct pl_command *c) {
     c->program[1] = "serve";
     c->env[0] = "VLLM_NO_USAGE_STATS=1";
     c->env[1] = "HF_HUB_OFFLINE=1";
-    flag(c, "--gpu-memory-utilization", "share of the whole card; 0.85 to 0.90 leaves the margin, the default 0.92 does not", "%.2f",
+    flag(c, "--gpu-memory-utilization",
+         "share of the whole card; 0.85 to 0.90 leaves the margin, the default 0.92 does not", "%.2f",
          (double)a->utilization / PL_SHARES);
-    flag(c, "--max-model-len", "always a number: the default is whatever the model says", "%llu", (unsigned long long)p->max_len);
-    flag(c, "--max-num-seqs", "requests of the expected length that fit; more would be preempted", "%llu", running(p));
-    flag(c, "--max-num-batched-tokens", "tokens of one step: what activation and windows were planned with", "%llu", (unsigned long long)a->batched);
+    flag(c, "--max-model-len", "always a number: the default is whatever the model says", "%llu",
+         (unsigned long long)p->max_len);
+    flag(c, "--max-num-seqs", "requests of the expected length that fit; more would be preempted", "%llu",
+         running(p));
+    flag(c, "--max-num-batched-tokens", "tokens of one step: what activation and windows were planned with",
+         "%llu", (unsigned long long)a->batched);
     if (a->tp > 1) flag(c, "--tensor-parallel-size", "cards that share every layer", "%u", a->tp);
     if (a->pp > 1) flag(c, "--pipeline-parallel-size", "cards one behind the other", "%u", a->pp);
     if (a->dp > 1) flag(c, "--data-parallel-size", "full copies", "%u", a->dp);
-    if (a->dp > 1 && p->model->experts != 0) flag(c, "--enable-expert-parallel", "experts are spread over the copies", "%s", "");
+    if (a->dp > 1 && p->model->experts != 0)
+        flag(c, "--enable-expert-parallel", "experts are spread over the copies", "%s", "");
     if (strcmp(a->gpu.product, "Tesla T4") == 0 && p->model->dtype == PL_DTYPE_BF16)
         flag(c, "--dtype", "this card has no bfloat16", "%s", "half");
-    if (strcmp(a->kv, "auto") != 0) flag(c, "--kv-cache-dtype", "as asked for", "%s", strcmp(a->kv, "bf16") == 0 ? "bfloat16" : a->kv);
-    if (a->eager) flag(c, "--enforce-eager", "no CUDA graphs: their memory goes to KV, each step costs more", "%s", "");
+    if (strcmp(a->kv, "auto") != 0)
+        flag(c, "--kv-cache-dtype", "as asked for", "%s", strcmp(a->kv, "bf16") == 0 ? "bfloat16" : a->kv);
+    if (a->eager)
+        flag(c, "--enforce-eager", "no CUDA graphs: their memory goes to KV, each step costs more", "%s", "");
     flag(c, "--shutdown-timeout", "the default 0 loses requests at SIGTERM", "%d", SHUTDOWN_S);
     flag(c, "--enable-server-load-tracking", "so that the load can be read", "%s", "");
 }
@@ -53,14 +62,19 @@ static void sglang(const struct pl_plan *p, struct pl_command *c) {
     memcpy(c->program, program, sizeof program);
     c->model_flag = "--model-path";
     c->env[0] = "HF_HUB_OFFLINE=1";
-    flag(c, "--mem-fraction-static", "weights and KV; the rest is for activation and graphs", "%.2f", (double)(a->utilization / 10) / 100);
+    flag(c, "--mem-fraction-static", "weights and KV; the rest is for activation and graphs", "%.2f",
+         (double)(a->utilization / 10) / 100);
     flag(c, "--context-length", "always a number", "%llu", (unsigned long long)p->max_len);
-    flag(c, "--max-running-requests", "requests of the expected length that fit; more would be retracted", "%llu", running(p));
-    flag(c, "--chunked-prefill-size", "tokens of one step: what activation was planned with", "%llu", (unsigned long long)a->batched);
+    flag(c, "--max-running-requests", "requests of the expected length that fit; more would be retracted",
+         "%llu", running(p));
+    flag(c, "--chunked-prefill-size", "tokens of one step: what activation was planned with", "%llu",
+         (unsigned long long)a->batched);
     if (a->tp > 1) flag(c, "--tp", "cards that share every layer", "%u", a->tp);
     if (a->pp > 1) flag(c, "--pp-size", "cards one behind the other", "%u", a->pp);
     if (a->dp > 1) flag(c, "--dp", "full copies", "%u", a->dp);
-    if (p->kv_type->bits == 8) flag(c, "--kv-cache-dtype", "as asked for", "%s", strcmp(a->kv, "fp8_e5m2") == 0 ? "fp8_e5m2" : "fp8_e4m3");
+    if (p->kv_type->bits == 8)
+        flag(c, "--kv-cache-dtype", "as asked for", "%s",
+             strcmp(a->kv, "fp8_e5m2") == 0 ? "fp8_e5m2" : "fp8_e4m3");
     if (a->eager) flag(c, "--disable-cuda-graph", "their memory goes to KV, each step costs more", "%s", "");
     flag(c, "--enable-metrics", "so that pool and queue can be read", "%s", "");
 }
@@ -69,8 +83,10 @@ static void llama(const struct pl_plan *p, struct pl_command *c) {
     c->program[0] = "llama-server";
     c->model_flag = "-m";
     c->env[0] = "GGML_NO_BACKTRACE=1";
-    flag(c, "-c", "cells of all sequences together; the default is the trained context", "%llu", (unsigned long long)p->ctx);
-    flag(c, "-np", "sequences; the default lets four slots share one context", "%llu", (unsigned long long)p->parallel);
+    flag(c, "-c", "cells of all sequences together; the default is the trained context", "%llu",
+         (unsigned long long)p->ctx);
+    flag(c, "-np", "sequences; the default lets four slots share one context", "%llu",
+         (unsigned long long)p->parallel);
     flag(c, "--kv-unified", "one pool for all sequences", "%s", "");
     flag(c, "-b", "the default, said so that it stays", "%d", 2048);
     flag(c, "-ub", "micro-batch that the compute buffer was planned with", "%d", 512);

@@ -13,28 +13,33 @@ static bool spread(struct pl_ask *a, const struct pl_model *m, struct pl_err *er
     uint32_t cards = a->gpu.count;
     if (a->dp == 0) a->dp = 1;
     if (a->engine == PL_ENGINE_LLAMA) { /* layers, not heads, are spread */
-        if (a->tp > 1) return PL_FAIL(err, PL_E_USAGE, "--tp: llama.cpp spreads layers over the cards of --gpu; there is nothing to set");
+        if (a->tp > 1)
+            return PL_FAIL(err, PL_E_USAGE,
+                           "--tp: llama.cpp spreads layers over the cards of --gpu; there is nothing to set");
         a->tp = 1;
         if (a->pp == 0) a->pp = cards;
     }
     if (a->pp == 0) a->pp = 1;
-    if (a->pp > PL_STAGES || a->pp > m->layers) return PL_FAIL(err, PL_E_USAGE, "--pp %u: %u layers, at most %d stages", a->pp, m->layers, PL_STAGES);
+    if (a->pp > PL_STAGES || a->pp > m->layers)
+        return PL_FAIL(err, PL_E_USAGE, "--pp %u: %u layers, at most %d stages", a->pp, m->layers, PL_STAGES);
     if (a->tp == 0) a->tp = (uint32_t)pl_max(cards / pl_min((uint64_t)a->pp * a->dp, UINT32_MAX), 1);
     if (a->engine == PL_ENGINE_TORCH && (a->tp > 1 || a->pp > 1)) {
         PL_FAIL(err, PL_E_USAGE, "plain PyTorch is planned for one card");
         return pl_err_hint(err, "--gpu with one card, or another --engine");
     }
     if (pl_mul(pl_mul(a->tp, a->pp), a->dp) > cards) {
-        PL_FAIL(err, PL_E_USAGE, "TP %u x PP %u x DP %u needs %llu cards, --gpu names %u", a->tp, a->pp, a->dp,
-                (unsigned long long)pl_mul(pl_mul(a->tp, a->pp), a->dp), cards);
-        return pl_err_hint(err, "--gpu %sx%llu", a->gpu.name, (unsigned long long)pl_mul(pl_mul(a->tp, a->pp), a->dp));
+        PL_FAIL(err, PL_E_USAGE, "TP %u x PP %u x DP %u needs %llu cards, --gpu names %u", a->tp, a->pp,
+                a->dp, (unsigned long long)pl_mul(pl_mul(a->tp, a->pp), a->dp), cards);
+        return pl_err_hint(err, "--gpu %sx%llu", a->gpu.name,
+                           (unsigned long long)pl_mul(pl_mul(a->tp, a->pp), a->dp));
     }
     if (m->heads > 1 && m->heads % a->tp != 0) {
         PL_FAIL(err, PL_E_USAGE, "%u attention heads cannot be divided over %u cards", m->heads, a->tp);
         return pl_err_hint(err, "--tp must divide %u; --pp spreads layers", m->heads);
     }
     if (m->kv_lora == 0 && m->kv_heads % a->tp != 0 && a->tp % m->kv_heads != 0) {
-        PL_FAIL(err, PL_E_USAGE, "%u KV heads can be neither divided over %u cards nor repeated", m->kv_heads, a->tp);
+        PL_FAIL(err, PL_E_USAGE, "%u KV heads can be neither divided over %u cards nor repeated", m->kv_heads,
+                a->tp);
         return pl_err_hint(err, "--tp must divide %u or be a multiple of it", m->kv_heads);
     }
     return true;
@@ -46,7 +51,8 @@ static void assume_expect(struct pl_plan *p) {
     p->expect_assumed = a->expect_count == 0;
     if (p->expect_assumed) {
         out = pl_max(pl_min(out, p->max_len / 4), 1);
-        a->expect[0] = (struct pl_expect){ .in = pl_min(2000, p->max_len - out), .out = out, .share = PL_SHARES };
+        a->expect[0] =
+            (struct pl_expect){ .in = pl_min(2000, p->max_len - out), .out = out, .share = PL_SHARES };
         a->expect_count = 1;
     }
     uint64_t sum = 0, shares = 0;
@@ -69,12 +75,14 @@ static bool settle(struct pl_plan *p, struct pl_err *err) {
     p->cards = a->tp * a->pp * a->dp;
     p->max_len = a->max_len != 0 ? a->max_len : m->context != 0 ? m->context : DEFAULT_CONTEXT;
     if (m->context != 0 && p->max_len > m->context) {
-        PL_FAIL(err, PL_E_USAGE, "--max-len %llu: the model was made for %u tokens", (unsigned long long)p->max_len, m->context);
+        PL_FAIL(err, PL_E_USAGE, "--max-len %llu: the model was made for %u tokens",
+                (unsigned long long)p->max_len, m->context);
         return pl_err_hint(err, "engines refuse more; a longer rope_scaling belongs into config.json");
     }
     if (a->engine == PL_ENGINE_LLAMA) {
         if (pl_ggml_row(a->kv, 32) == UINT64_MAX) {
-            PL_FAIL(err, PL_E_USAGE, "--kv %.20s: llama.cpp keeps KV as f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl", a->kv);
+            PL_FAIL(err, PL_E_USAGE,
+                    "--kv %.20s: llama.cpp keeps KV as f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl", a->kv);
             return pl_err_hint(err, "q8_0 is the usual smaller one");
         }
     } else if ((p->kv_type = pl_kv_type(a->kv, err)) == NULL) {
@@ -91,13 +99,17 @@ static bool settle(struct pl_plan *p, struct pl_err *err) {
 static struct pl_term margin(const struct pl_plan *p) {
     uint64_t total = p->ask.gpu.total_bytes;
     uint64_t used = (uint64_t)(((unsigned __int128)total * p->ask.utilization + PL_SHARES - 1) / PL_SHARES);
-    return (struct pl_term){ .bytes = pl_less(total, used), .source = "rule", .note = "kept free of every term above: 1 - utilization" };
+    return (struct pl_term){ .bytes = pl_less(total, used),
+                             .source = "rule",
+                             .note = "kept free of every term above: 1 - utilization" };
 }
 
 static void fixed_terms(struct pl_plan *p) {
     struct pl_term *t = p->terms;
     t[PL_PART_MARGIN] = margin(p);
-    t[PL_PART_FOREIGN] = (struct pl_term){ .bytes = p->ask.gpu.foreign_bytes, .source = "measured", .note = "held by others on this card now" };
+    t[PL_PART_FOREIGN] = (struct pl_term){ .bytes = p->ask.gpu.foreign_bytes,
+                                           .source = "measured",
+                                           .note = "held by others on this card now" };
     switch (p->ask.engine) {
     case PL_ENGINE_VLLM:
     case PL_ENGINE_SGLANG:
@@ -106,7 +118,8 @@ static void fixed_terms(struct pl_plan *p) {
         t[PL_PART_NON_TORCH] = pl_estimate_non_torch(p);
         break;
     case PL_ENGINE_LLAMA:
-        t[PL_PART_NON_TORCH] = (struct pl_term){ .bytes = 400 * PL_MIB, .source = "guess", .note = "CUDA context and cuBLAS" };
+        t[PL_PART_NON_TORCH] =
+            (struct pl_term){ .bytes = 400 * PL_MIB, .source = "guess", .note = "CUDA context and cuBLAS" };
         break;
     case PL_ENGINE_TORCH: /* the margin stands for everything that is neither weights nor KV */
         t[PL_PART_MARGIN].note = "kept free: activation, fragmentation, CUDA context";
@@ -116,12 +129,15 @@ static void fixed_terms(struct pl_plan *p) {
     }
 }
 
-/* What the fixed part of a card takes. SGLang's fraction is of weights and KV alone: the rest has to fit into what it leaves. */
+/* What the fixed part of a card takes. SGLang's fraction is of weights and KV alone: the rest has to fit into
+ * what it leaves. */
 static uint64_t fixed_bytes(const struct pl_plan *p) {
     const struct pl_term *t = p->terms;
-    uint64_t inside = pl_add(pl_add(t[PL_PART_ACTIVATION].bytes, t[PL_PART_GRAPHS].bytes), t[PL_PART_NON_TORCH].bytes);
+    uint64_t inside =
+        pl_add(pl_add(t[PL_PART_ACTIVATION].bytes, t[PL_PART_GRAPHS].bytes), t[PL_PART_NON_TORCH].bytes);
     uint64_t margin_bytes = pl_add(t[PL_PART_MARGIN].bytes, t[PL_PART_FOREIGN].bytes);
-    if (p->ask.engine == PL_ENGINE_SGLANG) return pl_max(margin_bytes, pl_add(inside, t[PL_PART_FOREIGN].bytes));
+    if (p->ask.engine == PL_ENGINE_SGLANG)
+        return pl_max(margin_bytes, pl_add(inside, t[PL_PART_FOREIGN].bytes));
     return pl_add(inside, margin_bytes);
 }
 
@@ -133,7 +149,8 @@ static bool part_of(const struct pl_model *m, struct pl_rank *r, struct pl_arena
     part->cache_count = 0;
     if (part->caches == NULL) return false;
     for (size_t i = 0; i < m->cache_count; i++)
-        if (m->caches[i].layer >= r->from && m->caches[i].layer < r->to) part->caches[part->cache_count++] = m->caches[i];
+        if (m->caches[i].layer >= r->from && m->caches[i].layer < r->to)
+            part->caches[part->cache_count++] = m->caches[i];
     r->part = part;
     return true;
 }
@@ -141,14 +158,16 @@ static bool part_of(const struct pl_model *m, struct pl_rank *r, struct pl_arena
 static bool make_ranks(struct pl_plan *p, struct pl_arena *arena, struct pl_err *err) {
     uint64_t fixed = fixed_bytes(p), total = p->ask.gpu.total_bytes;
     p->rank_count = p->ask.pp;
-    for (uint32_t i = 0; i < p->rank_count; i++) pl_stage(p->model->layers, p->ask.pp, i, &p->ranks[i].from, &p->ranks[i].to);
+    for (uint32_t i = 0; i < p->rank_count; i++)
+        pl_stage(p->model->layers, p->ask.pp, i, &p->ranks[i].from, &p->ranks[i].to);
     for (uint32_t i = 0; i < p->rank_count; i++) {
         struct pl_rank *r = &p->ranks[i];
         r->weights = pl_rank_weights(p, i);
         r->avail = pl_less(total, pl_add(fixed, r->weights));
         r->short_of_weights = pl_add(fixed, r->weights) >= total;
         if (p->ask.engine == PL_ENGINE_VLLM) r->block_bytes = pl_kv_block_bytes(&p->groups, r->from, r->to);
-        if (p->ask.engine == PL_ENGINE_LLAMA && !part_of(p->model, r, arena)) return PL_FAIL(err, PL_E_NOMEM, "no memory for the plan");
+        if (p->ask.engine == PL_ENGINE_LLAMA && !part_of(p->model, r, arena))
+            return PL_FAIL(err, PL_E_NOMEM, "no memory for the plan");
     }
     return true;
 }
@@ -167,7 +186,9 @@ static bool make_groups(struct pl_plan *p, struct pl_arena *arena, struct pl_err
 /* --- requests */
 
 static struct pl_kv_load load(const struct pl_plan *p, uint64_t len) {
-    return (struct pl_kv_load){ .max_len = len, .in_flight = p->in_flight, .dcp = 1, .encoder_len = p->model->encoder_tokens };
+    return (struct pl_kv_load){
+        .max_len = len, .in_flight = p->in_flight, .dcp = 1, .encoder_len = p->model->encoder_tokens
+    };
 }
 
 static uint64_t llama_capacity(const struct pl_plan *p, const struct pl_rank *r, uint64_t len) {
@@ -229,9 +250,15 @@ static uint64_t mixed_capacity(const struct pl_plan *p) {
 
 uint64_t pl_plan_request_bytes(const struct pl_plan *p, uint64_t len) {
     const struct pl_rank *r = &p->ranks[p->least];
-    if (p->ask.engine == PL_ENGINE_VLLM) return pl_mul(r->block_bytes, pl_kv_blocks(&p->groups, load(p, len)));
+    if (p->ask.engine == PL_ENGINE_VLLM)
+        return pl_mul(r->block_bytes, pl_kv_blocks(&p->groups, load(p, len)));
     if (p->ask.engine != PL_ENGINE_LLAMA) return pl_piece_bytes(p, r, len);
-    struct pl_llama o = { .n_ctx = pl_round_up(len, LLAMA_PAD), .n_seq = 1, .n_ubatch = 512, .n_outputs = 512, .type_k = p->ask.kv, .type_v = p->ask.kv };
+    struct pl_llama o = { .n_ctx = pl_round_up(len, LLAMA_PAD),
+                          .n_seq = 1,
+                          .n_ubatch = 512,
+                          .n_outputs = 512,
+                          .type_k = p->ask.kv,
+                          .type_v = p->ask.kv };
     struct pl_llama_bytes b = pl_llama_bytes(r->part, &o);
     return pl_add(b.kv, b.state);
 }
@@ -248,7 +275,8 @@ static bool fits_at(const struct pl_plan *p, uint64_t len) {
         const struct pl_rank *r = &p->ranks[i];
         if (r->short_of_weights) return false;
         if (p->ask.engine == PL_ENGINE_VLLM) {
-            if (!pl_kv_plan(r->block_bytes, pl_kv_blocks(&p->groups, load(p, len)), len, r->avail).fits) return false;
+            if (!pl_kv_plan(r->block_bytes, pl_kv_blocks(&p->groups, load(p, len)), len, r->avail).fits)
+                return false;
         } else if (rank_capacity(p, r, len) == 0) {
             return false;
         }
@@ -285,13 +313,30 @@ static void find_least(struct pl_plan *p) {
 static void choose_slots(struct pl_plan *p) {
     uint64_t most = pl_max(pl_min(pl_plan_capacity(p, p->expect_len), LLAMA_SLOTS), 1);
     p->parallel = p->ask.concurrency != 0 ? pl_min(p->ask.concurrency, LLAMA_SEQUENCES) : most;
-    p->ctx = pl_round_up(pl_max(p->max_len, pl_mul(p->parallel, p->expect_len)), LLAMA_PAD);
     const struct pl_rank *r = &p->ranks[p->least];
-    while (p->ctx > LLAMA_PAD && p->ctx > p->max_len && pl_llama_dynamic(p, r, p->ctx, p->parallel) > r->avail) p->ctx -= LLAMA_PAD;
+    uint64_t low = pl_cdiv(p->max_len, LLAMA_PAD),
+             high = pl_max(low, pl_cdiv(pl_mul(p->parallel, p->expect_len), LLAMA_PAD)), best = low;
+    while (low <= high) { /* the most cells, in pads, that still fit */
+        uint64_t mid = low + (high - low) / 2;
+        if (pl_llama_dynamic(p, r, mid * LLAMA_PAD, p->parallel) <= r->avail) {
+            best = mid;
+            low = mid + 1;
+        } else {
+            high = mid - 1;
+        }
+    }
+    p->ctx = best * LLAMA_PAD;
     while (p->parallel > 1 && pl_llama_dynamic(p, r, p->ctx, p->parallel) > r->avail) p->parallel--;
-    struct pl_llama o = { .n_ctx = p->ctx, .n_seq = p->parallel, .n_ubatch = 512, .n_outputs = 512, .type_k = p->ask.kv, .type_v = p->ask.kv };
-    p->terms[PL_PART_ACTIVATION] = (struct pl_term){ .bytes = pl_llama_bytes(r->part, &o).compute, .source = "formula",
-                                                     .note = "compute buffer; within 5 % on a CPU, not checked on a GPU" };
+    struct pl_llama o = { .n_ctx = p->ctx,
+                          .n_seq = p->parallel,
+                          .n_ubatch = 512,
+                          .n_outputs = 512,
+                          .type_k = p->ask.kv,
+                          .type_v = p->ask.kv };
+    p->terms[PL_PART_ACTIVATION] =
+        (struct pl_term){ .bytes = pl_llama_bytes(r->part, &o).compute,
+                          .source = "formula",
+                          .note = "compute buffer; within 5 % on a CPU, not checked on a GPU" };
 }
 
 static const char *what_binds(const struct pl_plan *p) {
@@ -303,10 +348,15 @@ static const char *what_binds(const struct pl_plan *p) {
 }
 
 static void finish(struct pl_plan *p) {
-    static const char *const origins[] = { [PL_WEIGHTS_NONE] = "guess", [PL_WEIGHTS_HEADER] = "header", [PL_WEIGHTS_FILES] = "file sizes",
+    static const char *const origins[] = { [PL_WEIGHTS_NONE] = "guess",
+                                           [PL_WEIGHTS_HEADER] = "header",
+                                           [PL_WEIGHTS_FILES] = "file sizes",
                                            [PL_WEIGHTS_FORMULA] = "formula" };
-    static const char *const notes[] = { [PL_WEIGHTS_NONE] = "", [PL_WEIGHTS_HEADER] = "as stored; an engine may repack them",
-                                         [PL_WEIGHTS_FILES] = "files that are not read: their sizes", [PL_WEIGHTS_FORMULA] = "from the configuration: no weight files at hand" };
+    static const char *const notes[] = { [PL_WEIGHTS_NONE] = "",
+                                         [PL_WEIGHTS_HEADER] = "as stored; an engine may repack them",
+                                         [PL_WEIGHTS_FILES] = "files that are not read: their sizes",
+                                         [PL_WEIGHTS_FORMULA] =
+                                             "from the configuration: no weight files at hand" };
     uint64_t limit = p->model->context != 0 ? p->model->context : p->max_len;
     p->longest = longest(p, limit);
     if (p->ask.longest && p->longest != 0) p->max_len = p->longest;
@@ -317,25 +367,34 @@ static void finish(struct pl_plan *p) {
     find_least(p);
     p->need = pl_plan_request_bytes(p, p->max_len);
     p->binds = what_binds(p);
-    p->terms[PL_PART_WEIGHTS] = (struct pl_term){ .bytes = p->ranks[p->least].weights, .source = p->ask.weight_bits != 0 ? "formula" : origins[p->weights->origin],
-                                                  .note = notes[p->weights->origin] };
+    p->terms[PL_PART_WEIGHTS] =
+        (struct pl_term){ .bytes = p->ranks[p->least].weights,
+                          .source = p->ask.weight_bits != 0 ? "formula" : origins[p->weights->origin],
+                          .note = notes[p->weights->origin] };
     if (p->ask.engine == PL_ENGINE_LLAMA) choose_slots(p);
     uint64_t used = 0;
     for (int i = 0; i < PL_PART_KV; i++)
-        if (p->ask.engine != PL_ENGINE_SGLANG || (i != PL_PART_ACTIVATION && i != PL_PART_GRAPHS && i != PL_PART_NON_TORCH)) used = pl_add(used, p->terms[i].bytes);
-    p->terms[PL_PART_KV] = (struct pl_term){ .bytes = p->ask.engine == PL_ENGINE_LLAMA ? pl_less(p->ask.gpu.total_bytes, used) : p->ranks[p->least].avail,
-                                             .source = "difference", .note = "what is left for KV" };
+        if (p->ask.engine != PL_ENGINE_SGLANG ||
+            (i != PL_PART_ACTIVATION && i != PL_PART_GRAPHS && i != PL_PART_NON_TORCH))
+            used = pl_add(used, p->terms[i].bytes);
+    p->terms[PL_PART_KV] =
+        (struct pl_term){ .bytes = p->ask.engine == PL_ENGINE_LLAMA ? pl_less(p->ask.gpu.total_bytes, used)
+                                                                    : p->ranks[p->least].avail,
+                          .source = "difference",
+                          .note = "what is left for KV" };
     p->provisional = p->model->provisional || (p->kv_type != NULL && p->kv_type->provisional);
 }
 
-bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const struct pl_weights *w, struct pl_arena *arena,
-                  struct pl_plan *out, struct pl_err *err) {
+bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const struct pl_weights *w,
+                  struct pl_arena *arena, struct pl_plan *out, struct pl_err *err) {
     *out = (struct pl_plan){ .ask = *ask, .model = m, .weights = w };
     if (!settle(out, err)) return false;
     fixed_terms(out);
-    if (out->ask.engine == PL_ENGINE_SGLANG) { /* the fraction leaves room for the other terms, or is lowered until it does */
+    if (out->ask.engine ==
+        PL_ENGINE_SGLANG) { /* the fraction leaves room for the other terms, or is lowered until it does */
         struct pl_term *t = out->terms;
-        uint64_t rest = pl_add(pl_add(t[PL_PART_ACTIVATION].bytes, t[PL_PART_GRAPHS].bytes), t[PL_PART_NON_TORCH].bytes);
+        uint64_t rest =
+            pl_add(pl_add(t[PL_PART_ACTIVATION].bytes, t[PL_PART_GRAPHS].bytes), t[PL_PART_NON_TORCH].bytes);
         uint64_t total = pl_max(out->ask.gpu.total_bytes, 1);
         if (rest > t[PL_PART_MARGIN].bytes && rest < total) {
             out->ask.utilization = (uint32_t)((unsigned __int128)(total - rest) * PL_SHARES / total);
@@ -346,7 +405,8 @@ bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const stru
     if (out->ask.engine == PL_ENGINE_VLLM && !make_groups(out, arena, err)) return false;
     if (!make_ranks(out, arena, err)) return false;
     finish(out);
-    if (out->need == UINT64_MAX || w->total == UINT64_MAX) return PL_FAIL(err, PL_E_CONFIG, "the sizes in the file are too large for any model");
+    if (out->need == UINT64_MAX || w->total == UINT64_MAX)
+        return PL_FAIL(err, PL_E_CONFIG, "the sizes in the file are too large for any model");
     return true;
 }
 

@@ -45,7 +45,9 @@ bool pl_plan_parse_bytes(const char *text, size_t len, uint64_t *out) {
 
 enum pl_gpu_class pl_gpu_class_of(const char *product, uint64_t total_bytes) {
     if (total_bytes >= UINT64_C(160) << 30) return PL_GPU_BIG;
-    if (total_bytes >= UINT64_C(70) << 30 && (strstr(product, "H100") != NULL || strstr(product, "H200") != NULL)) return PL_GPU_HOPPER;
+    if (total_bytes >= UINT64_C(70) << 30 &&
+        (strstr(product, "H100") != NULL || strstr(product, "H200") != NULL))
+        return PL_GPU_HOPPER;
     return PL_GPU_SMALL;
 }
 
@@ -53,7 +55,8 @@ static bool unknown(const char *text, struct pl_err *err) {
     char names[sizeof err->hint - 40] = "";
     for (size_t i = 0; i < CARDS; i++) {
         size_t used = strlen(names);
-        if (strchr(cards[i].name, 'g') != NULL && strstr(cards[i].name, "gb") != NULL) continue; /* MIG slices: too many to list */
+        if (strchr(cards[i].name, 'g') != NULL && strstr(cards[i].name, "gb") != NULL)
+            continue; /* MIG slices: too many to list */
         snprintf(names + used, sizeof names - used, "%s%s", used != 0 ? " " : "", cards[i].name);
     }
     PL_FAIL(err, PL_E_USAGE, "no card is called '%.40s'", text);
@@ -67,7 +70,8 @@ bool pl_gpu_parse(const char *text, struct pl_gpu *out, struct pl_err *err) {
     /* "rtx4090": an x behind which there are digits only is a count, unless the whole is a name */
     size_t card = 0;
     while (card < CARDS && strcasecmp(cards[card].name, text) != 0) card++;
-    if (card == CARDS && x != NULL && x > text && x[1] != '\0' && strspn(x + 1, "0123456789") == strlen(x + 1)) {
+    if (card == CARDS && x != NULL && x > text && x[1] != '\0' &&
+        strspn(x + 1, "0123456789") == strlen(x + 1)) {
         unsigned long n = strtoul(x + 1, NULL, 10);
         if (n < 1 || n > 4096) return PL_FAIL(err, PL_E_USAGE, "'%.40s': 1 to 4096 cards", text);
         out->count = (uint32_t)n;
@@ -80,7 +84,9 @@ bool pl_gpu_parse(const char *text, struct pl_gpu *out, struct pl_err *err) {
     if (colon != NULL) {
         if (!pl_plan_parse_bytes(colon + 1, len - name_len - 1, &out->total_bytes)) {
             PL_FAIL(err, PL_E_USAGE, "'%.40s': no size behind the colon", text);
-            return pl_err_hint(err, "write the unit: %s:79.2GiB or %s:24576MiB (GB would be a guess between two)", out->name, out->name);
+            return pl_err_hint(err,
+                               "write the unit: %s:79.2GiB or %s:24576MiB (GB would be a guess between two)",
+                               out->name, out->name);
         }
         snprintf(out->source, sizeof out->source, "as given");
         out->class = pl_gpu_class_of(card < CARDS ? cards[card].product : "", out->total_bytes);

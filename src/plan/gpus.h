@@ -9,9 +9,9 @@
 
 enum pl_gpu_class { PL_GPU_SMALL, PL_GPU_HOPPER, PL_GPU_BIG };
 struct pl_gpu {
-    char name[48];    /* as asked for */
-    char product[64]; /* "" when only its bytes are known */
-    char source[96];  /* where the total comes from */
+    char name[48];                       /* as asked for */
+    char product[64];                    /* "" when only its bytes are known */
+    char source[96];                     /* where the total comes from */
     uint64_t total_bytes, foreign_bytes; /* of one card; what others hold now */
     uint32_t count;
     enum pl_gpu_class class;

@@ -21,11 +21,13 @@ static uint64_t page_of(const struct fitted *f) {
 
 /* Layers of one family need the same number of token slots and may share one group whatever their pages. */
 static bool same_family(const struct pl_kv_layer *a, const struct pl_kv_layer *b) {
-    bool all_a = a->kind == PL_KV_FULL || a->kind == PL_KV_MLA, all_b = b->kind == PL_KV_FULL || b->kind == PL_KV_MLA;
+    bool all_a = a->kind == PL_KV_FULL || a->kind == PL_KV_MLA,
+         all_b = b->kind == PL_KV_FULL || b->kind == PL_KV_MLA;
     if (all_a || all_b) return all_a && all_b;
     if (a->kind != b->kind) return false;
     if (a->kind == PL_KV_SLIDING || a->kind == PL_KV_CHUNKED) return a->window == b->window;
-    if (a->kind == PL_KV_STATE) return a->state_bytes == b->state_bytes && a->spec == b->spec && a->aligned == b->aligned;
+    if (a->kind == PL_KV_STATE)
+        return a->state_bytes == b->state_bytes && a->spec == b->spec && a->aligned == b->aligned;
     return true;
 }
 
@@ -33,7 +35,8 @@ static bool same_spec(const struct fitted *a, const struct fitted *b) {
     const struct pl_kv_layer *x = &a->layer, *y = &b->layer;
     return x->kind == y->kind && x->heads == y->heads && x->head_k == y->head_k && x->head_v == y->head_v &&
            x->dtype_bits == y->dtype_bits && x->cell_bytes == y->cell_bytes && x->window == y->window &&
-           x->state_bytes == y->state_bytes && x->aligned == y->aligned && x->spec == y->spec && a->block == b->block && a->pad == b->pad;
+           x->state_bytes == y->state_bytes && x->aligned == y->aligned && x->spec == y->spec &&
+           a->block == b->block && a->pad == b->pad;
 }
 
 static bool equal_pages(struct fitted *f, size_t count, struct pl_err *err) {
@@ -47,32 +50,39 @@ static bool equal_pages(struct fitted *f, size_t count, struct pl_err *err) {
         } else if (top % page == 0) {
             f[i].block = pl_mul(f[i].block, top / page);
         } else {
-            PL_FAIL(err, PL_E_CONFIG, "the page of a latent layer (%llu bytes) cannot be padded to another layer's (%llu)",
+            PL_FAIL(err, PL_E_CONFIG,
+                    "the page of a latent layer (%llu bytes) cannot be padded to another layer's (%llu)",
                     (unsigned long long)page, (unsigned long long)top);
-            return pl_err_hint(err, "vLLM refuses such a model too, or falls back in a way that is not planned");
+            return pl_err_hint(err,
+                               "vLLM refuses such a model too, or falls back in a way that is not planned");
         }
     }
     return true;
 }
 
-static bool add_group(struct pl_kv_groups *out, const struct fitted *f, const size_t *bucket, size_t bucket_count, size_t first,
-                      size_t step, struct pl_arena *arena, struct pl_err *err) {
+static bool add_group(struct pl_kv_groups *out, const struct fitted *f, const size_t *bucket,
+                      size_t bucket_count, size_t first, size_t step, struct pl_arena *arena,
+                      struct pl_err *err) {
     struct pl_kv_group *g = &out->at[out->count++];
     size_t most = bucket_count / step + 1;
-    *g = (struct pl_kv_group){ .members = pl_arena_alloc(arena, most * sizeof *g->members), .first = f[bucket[first]].layer,
+    *g = (struct pl_kv_group){ .members = pl_arena_alloc(arena, most * sizeof *g->members),
+                               .first = f[bucket[first]].layer,
                                .block = f[bucket[first]].block };
     if (g->members == NULL) return PL_FAIL(err, PL_E_NOMEM, "no memory for the layers");
     for (size_t i = first; i < bucket_count; i += step)
-        g->members[g->count++] = (struct pl_kv_member){ .layer = f[bucket[i]].layer.layer, .page = page_of(&f[bucket[i]]) };
+        g->members[g->count++] =
+            (struct pl_kv_member){ .layer = f[bucket[i]].layer.layer, .page = page_of(&f[bucket[i]]) };
     return true;
 }
 
-/* Fills `order` so that equal specs stand together in order of first appearance; `ends[b]` is where bucket b ends. */
+/* Fills `order` so that equal specs stand together in order of first appearance; `ends[b]` is where bucket b
+ * ends. */
 static size_t make_buckets(const struct fitted *f, size_t count, size_t *order, size_t *ends) {
     size_t buckets = 0, done = 0;
     for (size_t i = 0; i < count; i++) {
         bool seen = false;
-        for (size_t b = 0; b < buckets && !seen; b++) seen = same_spec(&f[i], &f[order[b == 0 ? 0 : ends[b - 1]]]);
+        for (size_t b = 0; b < buckets && !seen; b++)
+            seen = same_spec(&f[i], &f[order[b == 0 ? 0 : ends[b - 1]]]);
         if (seen) continue;
         for (size_t k = i; k < count; k++)
             if (same_spec(&f[i], &f[k])) order[done++] = k;
@@ -81,13 +91,15 @@ static size_t make_buckets(const struct fitted *f, size_t count, size_t *order, 
     return buckets;
 }
 
-bool pl_kv_group(const struct pl_kv_layer *layers, size_t count, uint64_t block, struct pl_arena *arena, struct pl_kv_groups *out,
-                 struct pl_err *err) {
+bool pl_kv_group(const struct pl_kv_layer *layers, size_t count, uint64_t block, struct pl_arena *arena,
+                 struct pl_kv_groups *out, struct pl_err *err) {
     size_t room = count + 1;
     struct fitted *f = pl_arena_alloc(arena, room * sizeof *f);
-    size_t *order = pl_arena_alloc(arena, room * sizeof *order), *ends = pl_arena_alloc(arena, room * sizeof *ends);
+    size_t *order = pl_arena_alloc(arena, room * sizeof *order),
+           *ends = pl_arena_alloc(arena, room * sizeof *ends);
     *out = (struct pl_kv_groups){ .at = pl_arena_alloc(arena, room * sizeof *out->at) };
-    if (f == NULL || order == NULL || ends == NULL || out->at == NULL) return PL_FAIL(err, PL_E_NOMEM, "no memory for the layers");
+    if (f == NULL || order == NULL || ends == NULL || out->at == NULL)
+        return PL_FAIL(err, PL_E_NOMEM, "no memory for the layers");
     if (count == 0) return true;
     bool one = true;
     for (size_t i = 0; i < count; i++) {
@@ -117,7 +129,8 @@ uint64_t pl_kv_block_bytes(const struct pl_kv_groups *g, uint32_t from, uint32_t
     for (size_t i = 0; i < g->count; i++) {
         uint64_t sum = 0;
         for (size_t k = 0; k < g->at[i].count; k++)
-            if (g->at[i].members[k].layer >= from && g->at[i].members[k].layer < to) sum = pl_add(sum, g->at[i].members[k].page);
+            if (g->at[i].members[k].layer >= from && g->at[i].members[k].layer < to)
+                sum = pl_add(sum, g->at[i].members[k].page);
         most = pl_max(most, sum);
     }
     return most;
@@ -144,12 +157,15 @@ static uint64_t blocks_of(const struct pl_kv_layer *l, uint64_t block, struct pl
 
 uint64_t pl_kv_blocks(const struct pl_kv_groups *g, struct pl_kv_load l) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < g->count; i++) sum = pl_add(sum, blocks_of(&g->at[i].first, pl_max(g->at[i].block, 1), l));
+    for (size_t i = 0; i < g->count; i++)
+        sum = pl_add(sum, blocks_of(&g->at[i].first, pl_max(g->at[i].block, 1), l));
     return sum;
 }
 
-struct pl_kv_plan pl_kv_plan(uint64_t bytes_per_block, uint64_t blocks_per_request, uint64_t max_len, uint64_t avail_bytes) {
-    struct pl_kv_plan p = { .bytes_per_block = bytes_per_block, .blocks_per_request = blocks_per_request,
+struct pl_kv_plan pl_kv_plan(uint64_t bytes_per_block, uint64_t blocks_per_request, uint64_t max_len,
+                             uint64_t avail_bytes) {
+    struct pl_kv_plan p = { .bytes_per_block = bytes_per_block,
+                            .blocks_per_request = blocks_per_request,
                             .need = pl_mul(bytes_per_block, blocks_per_request) };
     if (bytes_per_block == 0 || blocks_per_request == 0) { /* a stage without a cache bounds nothing */
         p.fits = true;
@@ -165,7 +181,8 @@ struct pl_kv_plan pl_kv_plan(uint64_t bytes_per_block, uint64_t blocks_per_reque
     return p;
 }
 
-uint64_t pl_kv_longest(const struct pl_kv_groups *g, uint64_t bytes_per_block, struct pl_kv_load l, uint64_t avail_bytes, uint64_t limit) {
+uint64_t pl_kv_longest(const struct pl_kv_groups *g, uint64_t bytes_per_block, struct pl_kv_load l,
+                       uint64_t avail_bytes, uint64_t limit) {
     uint64_t low = 1, high = limit, best = 0;
     while (low <= high) {
         l.max_len = low + (high - low) / 2;

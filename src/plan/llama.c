@@ -12,7 +12,8 @@ static uint64_t sliding_cells(uint64_t window, const struct pl_llama *o) {
     return pl_round_up(pl_min(all, pl_add(pl_mul(window, o->split ? 1 : o->n_seq), o->n_ubatch)), PAD);
 }
 
-void pl_llama_caches(const struct pl_model *m, const struct pl_llama *o, struct pl_llama_cache *full, struct pl_llama_cache *sliding) {
+void pl_llama_caches(const struct pl_model *m, const struct pl_llama *o, struct pl_llama_cache *full,
+                     struct pl_llama_cache *sliding) {
     uint64_t streams = o->split ? pl_max(o->n_seq, 1) : 1;
     *full = (struct pl_llama_cache){ .cells = o->n_ctx / streams };
     *sliding = (struct pl_llama_cache){ .cells = 0 };
@@ -41,8 +42,10 @@ void pl_llama_caches(const struct pl_model *m, const struct pl_llama *o, struct 
 }
 
 uint64_t pl_llama_state_bytes(const struct pl_state *s) {
-    uint64_t rows = s->conv > 0 ? s->conv - 1 : 0, square = pl_mul(pl_mul(s->head_dim, s->head_dim), s->heads);
-    uint64_t r = pl_mul(rows, pl_add(s->inner, pl_mul(2 * (uint64_t)s->groups, s->state))), t = pl_mul(s->state, s->inner);
+    uint64_t rows = s->conv > 0 ? s->conv - 1 : 0,
+             square = pl_mul(pl_mul(s->head_dim, s->head_dim), s->heads);
+    uint64_t r = pl_mul(rows, pl_add(s->inner, pl_mul(2 * (uint64_t)s->groups, s->state))),
+             t = pl_mul(s->state, s->inner);
     if (s->kind == PL_STATE_CONV) t = 0;
     if (s->kind == PL_STATE_KDA) {
         r = pl_mul(3 * rows, pl_mul(s->heads, s->head_dim));
@@ -55,15 +58,17 @@ uint64_t pl_llama_state_bytes(const struct pl_state *s) {
     return pl_mul(pl_add(r, t), 4);
 }
 
-/* Logits of every asked row and two hidden states; or a 16-bit mask for each cache, three rows of the MLP and four hidden states of
- * a micro-batch: whichever graph is larger. */
+/* Logits of every asked row and two hidden states; or a 16-bit mask for each cache, three rows of the MLP and
+ * four hidden states of a micro-batch: whichever graph is larger. */
 static uint64_t compute(const struct pl_model *m, const struct pl_llama *o, const struct pl_llama_cache *full,
                         const struct pl_llama_cache *sliding) {
     uint64_t ub = o->n_ubatch, inner = m->intermediate;
-    if (m->experts != 0 && m->moe_intermediate != 0) inner = pl_max(inner, pl_mul(m->moe_intermediate, m->experts_used));
+    if (m->experts != 0 && m->moe_intermediate != 0)
+        inner = pl_max(inner, pl_mul(m->moe_intermediate, m->experts_used));
     uint64_t rows = pl_min(o->n_outputs, ub), hidden = pl_mul(pl_mul(ub, m->hidden), 4);
     uint64_t logits = pl_add(pl_mul(pl_mul(rows, m->vocab), 4), 2 * hidden);
-    uint64_t masks = pl_mul(pl_add(full->layers != 0 ? full->cells : 0, sliding->layers != 0 ? sliding->cells : 0), 2 * ub);
+    uint64_t masks = pl_mul(
+        pl_add(full->layers != 0 ? full->cells : 0, sliding->layers != 0 ? sliding->cells : 0), 2 * ub);
     return pl_max(logits, pl_add(masks, pl_add(pl_mul(pl_mul(ub, inner), 12), pl_mul(hidden, 4))));
 }
 

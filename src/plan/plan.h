@@ -1,7 +1,9 @@
-/* plan/plan.h - what fits on which card: a model, its weights and a wish in; a budget, a capacity and the way to more out.
+/* plan/plan.h - what fits on which card: a model, its weights and a wish in; a budget, a capacity and the way
+ * to more out.
  *
- * Pure. A plan borrows model and weights and lives in the arena given. Bytes are of ONE card, the one with least room ("the smallest
- * rank rules"). Before a boot, activation, graphs and what is not PyTorch's are estimates; each term says where it is from. */
+ * Pure. A plan borrows model and weights and lives in the arena given. Bytes are of ONE card, the one with
+ * least room ("the smallest rank rules"). Before a boot, activation, graphs and what is not PyTorch's are
+ * estimates; each term says where it is from. */
 #ifndef PL_PLAN_PLAN_H
 #define PL_PLAN_PLAN_H
 #include "base/buf.h"
@@ -27,7 +29,7 @@ struct pl_ask {
     uint64_t max_len; /* 0: the model's */
     bool longest;     /* --max-len auto: what fits */
     struct pl_expect expect[PL_EXPECTS];
-    size_t expect_count; /* 0: assumed */
+    size_t expect_count;  /* 0: assumed */
     uint64_t concurrency; /* wanted; 0: as many as fit */
     const char *kv;       /* NULL: the engine's own */
     uint32_t tp, pp, dp;  /* 0: TP over all cards, PP 1, DP 1 */
@@ -57,8 +59,8 @@ struct pl_term {
 struct pl_rank {
     uint32_t from, to; /* layers */
     uint64_t weights, avail, block_bytes;
-    bool short_of_weights;        /* not even the fixed part fits */
-    const struct pl_model *part;  /* llama.cpp: its layers as a model */
+    bool short_of_weights;       /* not even the fixed part fits */
+    const struct pl_model *part; /* llama.cpp: its layers as a model */
 };
 struct pl_plan {
     struct pl_ask ask; /* with every default filled in */
@@ -70,18 +72,18 @@ struct pl_plan {
     struct pl_rank ranks[PL_STAGES];
     size_t rank_count, least; /* least: index of the rank that rules */
     struct pl_term terms[PL_PARTS];
-    uint64_t max_len, need;   /* bytes of one request of that length */
-    uint64_t longest;         /* length that fits, up to the model's context or max_len */
-    uint64_t capacity;        /* requests at the expected lengths */
-    uint64_t capacity_max;    /* at max_len */
-    uint64_t expect_len;      /* mean tokens of an expected request */
+    uint64_t max_len, need; /* bytes of one request of that length */
+    uint64_t longest;       /* length that fits, up to the model's context or max_len */
+    uint64_t capacity;      /* requests at the expected lengths */
+    uint64_t capacity_max;  /* at max_len */
+    uint64_t expect_len;    /* mean tokens of an expected request */
     bool fits, expect_assumed, provisional;
     uint64_t ctx, parallel; /* llama.cpp: what to start it with */
-    const char *binds;      /* "weights", "kv", "length" or "concurrency": what says no, or what would first */
-    uint32_t cards;         /* used: tp * pp * dp */
+    const char *binds; /* "weights", "kv", "length" or "concurrency": what says no, or what would first */
+    uint32_t cards;    /* used: tp * pp * dp */
 };
-bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const struct pl_weights *w, struct pl_arena *arena,
-                  struct pl_plan *out, struct pl_err *err);
+bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const struct pl_weights *w,
+                  struct pl_arena *arena, struct pl_plan *out, struct pl_err *err);
 /* Requests of this length at a time. */
 uint64_t pl_plan_capacity(const struct pl_plan *p, uint64_t len);
 /* Bytes of one request on the card that rules. */
@@ -108,7 +110,8 @@ struct pl_strategy {
     uint64_t wasted;      /* bytes a request holds and does not use when it is at its longest */
     uint32_t busy;        /* of PL_SHARES: steps of a slot that make a token */
 };
-size_t pl_plan_strategies(const struct pl_plan *p, struct pl_arena *arena, struct pl_strategy out[PL_STRATEGIES]);
+size_t pl_plan_strategies(const struct pl_plan *p, struct pl_arena *arena,
+                          struct pl_strategy out[PL_STRATEGIES]);
 
 /* --- engine flags */
 enum { PL_FLAGS = 24 };

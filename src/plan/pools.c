@@ -1,4 +1,5 @@
-/* pools.c - the engines without vLLM's blocks: plain PyTorch (one piece a request), SGLang (a pool of tokens), llama.cpp (cells). */
+/* pools.c - the engines without vLLM's blocks: plain PyTorch (one piece a request), SGLang (a pool of
+ * tokens), llama.cpp (cells). */
 #include "model/num.h"
 #include "plan/inside.h"
 
@@ -11,10 +12,12 @@ static uint64_t cell(const struct pl_plan *p, const struct pl_cache *c) {
         const struct pl_model *m = p->model; /* transformers caches the expanded heads */
         return pl_mul(m->heads, (uint64_t)m->nope_dim + m->rope_dim + m->head_v) * bits / 8;
     }
-    return pl_mul(heads, pl_add(pl_cdiv(pl_mul((uint64_t)c->head_k + c->head_v, bits), 8), p->kv_type->cell_extra));
+    return pl_mul(heads,
+                  pl_add(pl_cdiv(pl_mul((uint64_t)c->head_k + c->head_v, bits), 8), p->kv_type->cell_extra));
 }
 
-/* Bytes a token of the layers that keep every token, of those that keep a window, the widest window, and bytes a request. */
+/* Bytes a token of the layers that keep every token, of those that keep a window, the widest window, and
+ * bytes a request. */
 struct shape {
     uint64_t full, sliding, window, fixed;
 };
@@ -55,7 +58,9 @@ uint64_t pl_sglang_capacity(const struct pl_plan *p, const struct pl_rank *r, ui
 
 uint64_t pl_llama_dynamic(const struct pl_plan *p, const struct pl_rank *r, uint64_t cells, uint64_t seqs) {
     const char *type = p->ask.kv;
-    struct pl_llama o = { .n_ctx = cells, .n_seq = seqs, .n_ubatch = 512, .n_outputs = 512, .type_k = type, .type_v = type };
+    struct pl_llama o = {
+        .n_ctx = cells, .n_seq = seqs, .n_ubatch = 512, .n_outputs = 512, .type_k = type, .type_v = type
+    };
     struct pl_llama_bytes b = pl_llama_bytes(r->part, &o);
     return pl_add(pl_add(b.kv, b.state), b.compute);
 }

@@ -15,11 +15,13 @@ void pl_stage(uint32_t layers, uint32_t n, uint32_t i, uint32_t *from, uint32_t 
     *to = at;
 }
 
-/* Share of the matrices that stays when they are stored in fewer bits: 8 bit is a byte a value (scales of a row are below 0.1 % and
- * left out); 4 bit in groups of 128 has a 16-bit scale and a 4-bit zero point for each: 0.51953125 bytes a value. */
+/* Share of the matrices that stays when they are stored in fewer bits: 8 bit is a byte a value (scales of a
+ * row are below 0.1 % and left out); 4 bit in groups of 128 has a 16-bit scale and a 4-bit zero point for
+ * each: 0.51953125 bytes a value. */
 static uint64_t quantised(const struct pl_weights *w, uint32_t bits, uint64_t bytes, uint64_t all) {
     if (bits == 0 || w->matrices == 0 || all == 0) return bytes;
-    uint64_t then = bits == 8 ? w->matrix_values : (uint64_t)((unsigned __int128)w->matrix_values * 133 / 256);
+    uint64_t then =
+        bits == 8 ? w->matrix_values : (uint64_t)((unsigned __int128)w->matrix_values * 133 / 256);
     if (then >= w->matrices) return bytes;
     return (uint64_t)((unsigned __int128)bytes * (all - pl_min(all, w->matrices - then)) / all);
 }
@@ -33,11 +35,14 @@ static uint64_t padded_rows(uint64_t bytes, uint32_t vocab) {
 
 uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage) {
     const struct pl_weights *w = p->weights;
-    uint64_t tp = p->ask.tp, kv_ways = pl_min(tp, pl_max(p->model->kv_heads, 1)), ep = pl_mul(tp, p->ask.dp), all = 0, sum = 0;
+    uint64_t tp = p->ask.tp, kv_ways = pl_min(tp, pl_max(p->model->kv_heads, 1)), ep = pl_mul(tp, p->ask.dp),
+             all = 0, sum = 0;
     bool last = stage + 1 == p->rank_count;
     if (w->origin == PL_WEIGHTS_FILES) return divided(w->total, tp * p->rank_count);
     for (uint32_t i = 0; i < w->layers; i++)
-        all = pl_add(all, pl_add(w->layer[i].bytes[PL_WEIGHT_SHARDED], pl_add(w->layer[i].bytes[PL_WEIGHT_KV], w->layer[i].bytes[PL_WEIGHT_EXPERT])));
+        all =
+            pl_add(all, pl_add(w->layer[i].bytes[PL_WEIGHT_SHARDED],
+                               pl_add(w->layer[i].bytes[PL_WEIGHT_KV], w->layer[i].bytes[PL_WEIGHT_EXPERT])));
     const struct pl_rank *r = &p->ranks[stage];
     for (uint32_t i = 0; i < w->layers; i++) {
         /* draft layers behind the model's own go to the last stage */
@@ -48,8 +53,10 @@ uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage) {
         sum = pl_add(sum, divided(quantised(w, p->ask.weight_bits, b[PL_WEIGHT_EXPERT], all), ep));
         sum = pl_add(sum, b[PL_WEIGHT_REPLICATED]);
     }
-    for (int c = 0; c < PL_WEIGHT_CLASSES; c++) sum = pl_add(sum, divided(w->rest.bytes[c], c == PL_WEIGHT_REPLICATED ? 1 : tp));
-    if (p->ask.engine == PL_ENGINE_LLAMA) { /* the embedding stays on the host; a tied one is copied for the head */
+    for (int c = 0; c < PL_WEIGHT_CLASSES; c++)
+        sum = pl_add(sum, divided(w->rest.bytes[c], c == PL_WEIGHT_REPLICATED ? 1 : tp));
+    if (p->ask.engine ==
+        PL_ENGINE_LLAMA) { /* the embedding stays on the host; a tied one is copied for the head */
         if (last) sum = pl_add(sum, w->head != 0 ? w->head : w->embed);
         return sum;
     }

@@ -1,5 +1,6 @@
-/* strategies.c - the same requests on the same card, served in six ways. The pool is card * utilization - weights: activation and
- * context live in what is kept free, alike for all. docs/plan.md computes an example by hand. */
+/* strategies.c - the same requests on the same card, served in six ways. The pool is card * utilization -
+ * weights: activation and context live in what is kept free, alike for all. docs/plan.md computes an example
+ * by hand. */
 #include "model/num.h"
 #include "plan/inside.h"
 
@@ -24,11 +25,13 @@ static struct traffic traffic_of(const struct pl_plan *p) {
 }
 
 static uint64_t pool_of(const struct pl_plan *p) {
-    return pl_less(p->ask.gpu.total_bytes,
-                   pl_add(pl_add(p->terms[PL_PART_MARGIN].bytes, p->ask.gpu.foreign_bytes), p->ranks[p->least].weights));
+    return pl_less(
+        p->ask.gpu.total_bytes,
+        pl_add(pl_add(p->terms[PL_PART_MARGIN].bytes, p->ask.gpu.foreign_bytes), p->ranks[p->least].weights));
 }
 
-static struct pl_strategy in_pieces(const struct pl_plan *p, const char *name, uint32_t busy, const char *price) {
+static struct pl_strategy in_pieces(const struct pl_plan *p, const char *name, uint32_t busy,
+                                    const char *price) {
     uint64_t piece = pl_piece_bytes(p, &p->ranks[p->least], p->max_len);
     struct pl_strategy s = { .name = name, .price = price, .pool = pool_of(p), .busy = busy };
     s.concurrency = piece == 0 ? 0 : s.pool / piece;
@@ -42,7 +45,10 @@ static struct pl_strategy in_pages(const struct pl_plan *p, const char *name, co
     uint64_t blocks = 0, shares = 0;
     for (size_t i = 0; i < p->ask.expect_count; i++) {
         const struct pl_expect *e = &p->ask.expect[i];
-        struct pl_kv_load l = { .max_len = e->in + e->out, .in_flight = p->in_flight, .dcp = 1, .encoder_len = p->model->encoder_tokens };
+        struct pl_kv_load l = { .max_len = e->in + e->out,
+                                .in_flight = p->in_flight,
+                                .dcp = 1,
+                                .encoder_len = p->model->encoder_tokens };
         blocks = pl_add(blocks, pl_mul(pl_kv_blocks(&p->groups, l), e->share));
         shares += e->share;
     }
@@ -52,12 +58,14 @@ static struct pl_strategy in_pages(const struct pl_plan *p, const char *name, co
     return s;
 }
 
-size_t pl_plan_strategies(const struct pl_plan *p, struct pl_arena *arena, struct pl_strategy out[PL_STRATEGIES]) {
+size_t pl_plan_strategies(const struct pl_plan *p, struct pl_arena *arena,
+                          struct pl_strategy out[PL_STRATEGIES]) {
     static const struct {
         const char *name, *price, *kv;
         uint32_t bits;
     } paged[] = {
-        { "paged KV", "an engine with paged attention; long requests are preempted when the pool is full", NULL, 0 },
+        { "paged KV", "an engine with paged attention; long requests are preempted when the pool is full",
+          NULL, 0 },
         { "paged KV in fp8", "a little quality", "fp8", 0 },
         { "paged KV, INT8 weights", "little quality; INT8 or FP8 kernels", NULL, 8 },
         { "paged KV, INT4 weights", "some quality; slower at large batches", NULL, 4 },
@@ -76,8 +84,10 @@ size_t pl_plan_strategies(const struct pl_plan *p, struct pl_arena *arena, struc
     if (!pl_plan_make(&ask, p->model, p->weights, arena, &v, &err)) return 0;
     struct traffic t = traffic_of(&v);
     uint32_t busy = t.most_out == 0 ? PL_SHARES : (uint32_t)(t.mean_out * PL_SHARES / t.most_out);
-    out[count++] = in_pieces(&v, "static batching", busy, "a batch ends with its longest answer; the others wait");
-    out[count++] = in_pieces(&v, "continuous batching", PL_SHARES, "a scheduler that admits and retires at every step");
+    out[count++] =
+        in_pieces(&v, "static batching", busy, "a batch ends with its longest answer; the others wait");
+    out[count++] =
+        in_pieces(&v, "continuous batching", PL_SHARES, "a scheduler that admits and retires at every step");
     for (size_t i = 0; i < sizeof paged / sizeof *paged; i++) {
         struct pl_ask a = ask;
         struct pl_arena_mark mark = pl_arena_mark(arena);
@@ -86,7 +96,8 @@ size_t pl_plan_strategies(const struct pl_plan *p, struct pl_arena *arena, struc
         if (paged[i].kv != NULL && v.kv_type->bits != 16) continue;
         if (paged[i].kv != NULL) a.kv = paged[i].kv;
         a.weight_bits = paged[i].bits;
-        if (pl_plan_make(&a, p->model, p->weights, arena, &v, &err)) out[count++] = in_pages(&v, paged[i].name, paged[i].price);
+        if (pl_plan_make(&a, p->model, p->weights, arena, &v, &err))
+            out[count++] = in_pages(&v, paged[i].name, paged[i].price);
         pl_arena_rollback(arena, mark);
     }
     return count;

@@ -39,7 +39,8 @@ static inline void gguf_list(struct pl_buf *b, const char *name, const uint32_t 
     gguf_int(b, n, 8);
     for (size_t i = 0; i < n; i++) gguf_int(b, at[i], 4);
 }
-static inline void gguf_tensor(struct pl_buf *b, const char *name, uint64_t x, uint64_t y, uint32_t type, uint64_t offset) {
+static inline void gguf_tensor(struct pl_buf *b, const char *name, uint64_t x, uint64_t y, uint32_t type,
+                               uint64_t offset) {
     gguf_text(b, name);
     gguf_int(b, 2, 4);
     gguf_int(b, x, 8);

@@ -18,13 +18,19 @@ static inline double plan_number(const struct json *o, const char *name, double 
     struct json *j = json_get(o, name);
     return j != NULL && j->kind == JSON_NUMBER ? j->number : none;
 }
-static inline uint64_t plan_count(const struct json *o, const char *name) { return (uint64_t)plan_number(o, name, 0); }
+static inline uint64_t plan_count(const struct json *o, const char *name) {
+    return (uint64_t)plan_number(o, name, 0);
+}
 
 static inline struct pl_kv_layer plan_layer(const struct json *j) {
     static const struct {
         const char *name;
         enum pl_kv_kind kind;
-    } kinds[] = { { "full", PL_KV_FULL }, { "sw", PL_KV_SLIDING }, { "chunk", PL_KV_CHUNKED }, { "mla", PL_KV_MLA }, { "mamba", PL_KV_STATE } };
+    } kinds[] = { { "full", PL_KV_FULL },
+                  { "sw", PL_KV_SLIDING },
+                  { "chunk", PL_KV_CHUNKED },
+                  { "mla", PL_KV_MLA },
+                  { "mamba", PL_KV_STATE } };
     struct pl_kv_layer l = { .heads = 1 };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, json_str(j, "kind")) == 0) l.kind = kinds[i].kind;

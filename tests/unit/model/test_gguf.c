@@ -38,7 +38,9 @@ static void small_model(struct pl_buf *b, uint32_t version) {
     static const struct {
         uint32_t type;
         unsigned width;
-    } others[] = { { PL_GGUF_UINT8, 1 }, { PL_GGUF_INT8, 1 }, { PL_GGUF_UINT16, 2 }, { PL_GGUF_INT64, 8 }, { PL_GGUF_FLOAT32, 4 }, { PL_GGUF_FLOAT64, 8 }, { PL_GGUF_BOOL, 1 } };
+    } others[] = { { PL_GGUF_UINT8, 1 }, { PL_GGUF_INT8, 1 },    { PL_GGUF_UINT16, 2 },
+                   { PL_GGUF_INT64, 8 }, { PL_GGUF_FLOAT32, 4 }, { PL_GGUF_FLOAT64, 8 },
+                   { PL_GGUF_BOOL, 1 } };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         gguf_text(b, "some.key");
         gguf_int(b, others[i].type, 4);
@@ -56,7 +58,8 @@ static void small_model(struct pl_buf *b, uint32_t version) {
     gguf_int(b, PL_GGUF_FLOAT32, 4);
     gguf_int(b, 2000, 8);
     for (int i = 0; i < 2000; i++) gguf_int(b, 0, 4);
-    gguf_tensor(b, "token_embd.weight", 640, 3, 12, 0);       /* q4_K: 3 * 640 is no multiple, but a row is not either */
+    gguf_tensor(b, "token_embd.weight", 640, 3, 12,
+                0); /* q4_K: 3 * 640 is no multiple, but a row is not either */
     gguf_tensor(b, "blk.0.attn_k.weight", 640, 256, 1, 2048); /* f16 */
 }
 
@@ -94,8 +97,13 @@ TEST(heads_that_lie_are_refused) {
         uint32_t version;
         uint64_t tensors, keys;
         const char *says;
-    } cases[] = { { 1, 0, 0, "version 1" }, { 4, 0, 0, "not known" }, { 0x03000000, 0, 0, "big-endian" }, { 3, UINT64_MAX, 0, "more tensors" },
-                  { 3, 0, UINT64_MAX, "more tensors" }, { 3, 0, 0, "general.architecture" }, { 3, 0, 1, "ends inside" } };
+    } cases[] = { { 1, 0, 0, "version 1" },
+                  { 4, 0, 0, "not known" },
+                  { 0x03000000, 0, 0, "big-endian" },
+                  { 3, UINT64_MAX, 0, "more tensors" },
+                  { 3, 0, UINT64_MAX, "more tensors" },
+                  { 3, 0, 0, "general.architecture" },
+                  { 3, 0, 1, "ends inside" } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_buf_init(&b, 0);
         gguf_head(&b, cases[i].version, cases[i].tensors, cases[i].keys);
@@ -151,7 +159,8 @@ static int end(void **state) {
     return 0;
 }
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_head_says_what_it_holds), cmocka_unit_test(heads_that_lie_are_refused),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_head_says_what_it_holds),
+                                        cmocka_unit_test(heads_that_lie_are_refused),
                                         cmocka_unit_test(heads_per_layer_make_a_hybrid) };
     return cmocka_run_group_tests(tests, NULL, end);
 }

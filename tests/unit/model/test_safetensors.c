@@ -1,4 +1,5 @@
-/* test_safetensors.c - headers that add up, and headers that do not; weights told from names and from the geometry. */
+/* test_safetensors.c - headers that add up, and headers that do not; weights told from names and from the
+ * geometry. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@
 static struct pl_weights w;
 static struct pl_err err;
 
-/* The header, copied so that a sanitizer sees a byte too many; `data` bytes of tensors follow it in the file. */
+/* The header, copied so that a sanitizer sees a byte too many; `data` bytes of tensors follow it in the file.
+ */
 static bool add(const char *json, uint64_t data) {
     size_t n = strlen(json);
     char *bytes = malloc(8 + n);
@@ -25,14 +27,18 @@ static bool add(const char *json, uint64_t data) {
 }
 
 TEST(tensors_are_summed_by_dtype_and_place) {
-    assert_true(add("{\"__metadata__\":{\"format\":\"pt\",\"x\":[1,{\"y\":null}]},"
-                    "\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[10,4],\"data_offsets\":[0,80]},"
-                    "\"model.layers.0.self_attn.k_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[2,4],\"data_offsets\":[80,96]},"
-                    "\"model.layers.1.mlp.experts.7.up_proj.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[4,4],\"data_offsets\":[96,112]},"
-                    "\"model.layers.1.input_layernorm.weight\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[112,128]},"
-                    "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[10,4],\"data_offsets\":[128,208]},"
-                    "\"empty\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[208,208]}} ",
-                    208));
+    assert_true(
+        add("{\"__metadata__\":{\"format\":\"pt\",\"x\":[1,{\"y\":null}]},"
+            "\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[10,4],\"data_offsets\":[0,80]},"
+            "\"model.layers.0.self_attn.k_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[2,4],\"data_offsets\":"
+            "[80,96]},"
+            "\"model.layers.1.mlp.experts.7.up_proj.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[4,4],\"data_"
+            "offsets\":[96,112]},"
+            "\"model.layers.1.input_layernorm.weight\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":["
+            "112,128]},"
+            "\"lm_head.weight\":{\"dtype\":\"BF16\",\"shape\":[10,4],\"data_offsets\":[128,208]},"
+            "\"empty\":{\"dtype\":\"F16\",\"shape\":[0],\"data_offsets\":[208,208]}} ",
+            208));
     assert_int_equal(w.total, 208);
     assert_int_equal(w.tensors, 6);
     assert_int_equal(w.embed, 80);
@@ -52,13 +58,18 @@ TEST(headers_that_lie_are_refused) {
         uint64_t data;
         const char *says;
     } cases[] = {
-        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "its shape and its bytes differ" },
+        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8,
+          "its shape and its bytes differ" },
         { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}", 4, "cut off" },
         { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[8,0]}}", 8, "outside of the file" },
         { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4]}}", 8, "data_offsets is missing" },
-        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}", 8, "overlap" },
-        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", 8, "differ" },
-        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[99999999999999999999999],\"data_offsets\":[0,8]}}", 8, "differ" },
+        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F16\","
+          "\"shape\":[4],\"data_offsets\":[0,8]}}",
+          8, "overlap" },
+        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", 8,
+          "differ" },
+        { "{\"a\":{\"dtype\":\"F16\",\"shape\":[99999999999999999999999],\"data_offsets\":[0,8]}}", 8,
+          "differ" },
         { "{\"a\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8,9]}}", 8, "too long" },
         { "{\"a\":1}", 8, "'{' expected" },
         { "{\"a", 8, "without an end" },
@@ -74,7 +85,8 @@ TEST(headers_that_lie_are_refused) {
     }
     assert_false(pl_safetensors_header("\xff\xff\xff\xff\xff\xff\xff\xff", 1000, &err));
     assert_false(pl_safetensors_header("\x01\0\0\0\0\0\0\0", 1000, &err));
-    assert_false(pl_safetensors_header("\0\0\0\x7f\0\0\0\0", UINT64_MAX, &err)); /* over the format's 100 MiB */
+    assert_false(
+        pl_safetensors_header("\0\0\0\x7f\0\0\0\0", UINT64_MAX, &err)); /* over the format's 100 MiB */
 }
 
 TEST(a_dtype_of_tomorrow_counts_by_its_offsets) {
@@ -85,20 +97,26 @@ TEST(a_dtype_of_tomorrow_counts_by_its_offsets) {
 TEST(index_names_files_of_its_folder_only) {
     struct pl_arena a;
     struct pl_shards s;
-    static const char good[] = "{\"metadata\":{\"total_size\":99},\"weight_map\":{\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\",\"c\":\"x-1.safetensors\"}}";
-    static const char *const bad[] = { "{\"weight_map\":{\"a\":\"../x\"}}", "{\"weight_map\":{\"a\":7}}", "{\"weight_map\":{}}", "{}", "[", "{\"weight_map\":{\"a\":\".x\"}}" };
+    static const char good[] = "{\"metadata\":{\"total_size\":99},\"weight_map\":{\"a\":\"x-1.safetensors\","
+                               "\"b\":\"x-2.safetensors\",\"c\":\"x-1.safetensors\"}}";
+    static const char *const bad[] = {
+        "{\"weight_map\":{\"a\":\"../x\"}}", "{\"weight_map\":{\"a\":7}}", "{\"weight_map\":{}}", "{}", "[",
+        "{\"weight_map\":{\"a\":\".x\"}}"
+    };
     pl_arena_init(&a, 1 << 20);
     assert_true(pl_safetensors_index(good, sizeof good - 1, &a, &s, &err));
     assert_int_equal(s.count, 2);
     assert_int_equal(s.total_bytes, 99);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(pl_safetensors_index(bad[i], strlen(bad[i]), &a, &s, &err));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(pl_safetensors_index(bad[i], strlen(bad[i]), &a, &s, &err));
     pl_arena_free(&a);
 }
 
 /* 13,015,864,320 parameters, as the file of the real model has. */
 TEST(weights_of_a_13b_model_come_from_its_sizes) {
-    static const char config[] = "{\"model_type\":\"llama\",\"num_hidden_layers\":40,\"num_attention_heads\":40,\"hidden_size\":5120,"
-                                 "\"intermediate_size\":13824,\"vocab_size\":32000,\"torch_dtype\":\"float16\"}";
+    static const char config[] =
+        "{\"model_type\":\"llama\",\"num_hidden_layers\":40,\"num_attention_heads\":40,\"hidden_size\":5120,"
+        "\"intermediate_size\":13824,\"vocab_size\":32000,\"torch_dtype\":\"float16\"}";
     struct pl_arena a;
     struct pl_model m;
     pl_arena_init(&a, 8 << 20);
@@ -110,12 +128,14 @@ TEST(weights_of_a_13b_model_come_from_its_sizes) {
     assert_false(pl_weights_from_model(&w, &m, &err));
     assert_non_null(strstr(err.msg, "vocab_size"));
     m.vocab = m.hidden = m.heads = m.kv_heads = m.intermediate = PL_MODEL_DIM;
-    for (size_t i = 0; i < m.cache_count; i++) m.caches[i].head_k = m.caches[i].head_v = m.caches[i].kv_heads = PL_MODEL_DIM;
+    for (size_t i = 0; i < m.cache_count; i++)
+        m.caches[i].head_k = m.caches[i].head_v = m.caches[i].kv_heads = PL_MODEL_DIM;
     assert_false(pl_weights_from_model(&w, &m, &err));
     assert_non_null(strstr(err.msg, "too large"));
     pl_arena_free(&a);
 }
 
 RUN(cmocka_unit_test(tensors_are_summed_by_dtype_and_place), cmocka_unit_test(headers_that_lie_are_refused),
-    cmocka_unit_test(a_dtype_of_tomorrow_counts_by_its_offsets), cmocka_unit_test(index_names_files_of_its_folder_only),
+    cmocka_unit_test(a_dtype_of_tomorrow_counts_by_its_offsets),
+    cmocka_unit_test(index_names_files_of_its_folder_only),
     cmocka_unit_test(weights_of_a_13b_model_come_from_its_sizes))

@@ -1,5 +1,5 @@
-/* test_llama.c - KV buffers of recorded llama.cpp load logs, byte for byte: the line that llama.cpp printed is made anew from the
- * plan and must stand in the log. */
+/* test_llama.c - KV buffers of recorded llama.cpp load logs, byte for byte: the line that llama.cpp printed
+ * is made anew from the plan and must stand in the log. */
 #include "unit.h"
 
 #include "model/num.h"
@@ -37,9 +37,14 @@ static void model_of(const char *log, struct pl_arena *a, struct pl_model *m) {
     m->heads = key(log, arch, "attention.head_count", 0);
     m->intermediate = key(log, arch, "feed_forward_length", 0);
     m->vocab = strcmp(arch, "gemma3") == 0 ? 262144 : key(log, arch, "vocab_size", 0);
-    uint32_t head = key(log, arch, "attention.key_length", m->hidden / m->heads), window = key(log, arch, "attention.sliding_window", 0);
+    uint32_t head = key(log, arch, "attention.key_length", m->hidden / m->heads),
+             window = key(log, arch, "attention.sliding_window", 0);
     for (uint32_t i = 0; i < m->layers; i++) {
-        struct pl_cache c = { .layer = i, .kv_heads = key(log, arch, "attention.head_count_kv", 0), .head_k = head, .head_v = head, .window = window };
+        struct pl_cache c = { .layer = i,
+                              .kv_heads = key(log, arch, "attention.head_count_kv", 0),
+                              .head_k = head,
+                              .head_v = head,
+                              .window = window };
         c.kind = window != 0 && i % 6 != 5 ? PL_CACHE_SLIDING : PL_CACHE_FULL;
         assert_true(pl_model_add_cache(m, c, &err));
     }
@@ -50,9 +55,10 @@ static void must_stand(const char *log, const struct pl_llama_cache *c, const st
     uint64_t bytes = c->k_bytes + c->v_bytes;
     if (c->layers == 0) return;
     snprintf(line, sizeof line,
-             "size = %7.2f MiB (%6u cells, %3d layers, %2u/%u seqs), K (%s): %7.2f MiB, V (%s): %7.2f MiB\n", (double)bytes / (double)PL_MIB,
-             (unsigned)c->cells, (int)c->layers, (unsigned)o->n_seq, o->split ? (unsigned)o->n_seq : 1, o->type_k, (double)c->k_bytes / (double)PL_MIB,
-             o->type_v, (double)c->v_bytes / (double)PL_MIB);
+             "size = %7.2f MiB (%6u cells, %3d layers, %2u/%u seqs), K (%s): %7.2f MiB, V (%s): %7.2f MiB\n",
+             (double)bytes / (double)PL_MIB, (unsigned)c->cells, (int)c->layers, (unsigned)o->n_seq,
+             o->split ? (unsigned)o->n_seq : 1, o->type_k, (double)c->k_bytes / (double)PL_MIB, o->type_v,
+             (double)c->v_bytes / (double)PL_MIB);
     if (strstr(log, line) == NULL) fail_msg("not in the log: %s", line);
     print_message("%s", line);
 }
@@ -69,8 +75,11 @@ TEST(kv_buffers_of_recorded_logs_are_planned_to_the_byte) {
         struct pl_llama_cache full, sliding;
         pl_arena_init(&a, 1 << 20);
         model_of(log, &a, &m);
-        struct pl_llama o = { .n_ctx = plan_count(context, "n_ctx"), .n_seq = plan_count(context, "n_seq_max"), .n_ubatch = plan_count(context, "n_ubatch"),
-                              .n_outputs = plan_count(context, "n_outputs_max"), .split = json_flag(context, "kv_unified") == 0,
+        struct pl_llama o = { .n_ctx = plan_count(context, "n_ctx"),
+                              .n_seq = plan_count(context, "n_seq_max"),
+                              .n_ubatch = plan_count(context, "n_ubatch"),
+                              .n_outputs = plan_count(context, "n_outputs_max"),
+                              .split = json_flag(context, "kv_unified") == 0,
                               .swa_full = strstr(json_str(c, "file"), "swa_full") != NULL };
         o.type_k = o.type_v = json_str(json_first(c, "caches"), "type_k");
         pl_llama_caches(&m, &o, &full, &sliding);
@@ -82,10 +91,14 @@ TEST(kv_buffers_of_recorded_logs_are_planned_to_the_byte) {
         assert_int_equal(b.kv, both);
         for (struct json *buffer = json_first(c, "buffers_mib"); buffer != NULL; buffer = buffer->next) {
             double logged = plan_number(buffer, "mib", 0), mine;
-            if (strcmp(json_str(buffer, "kind"), "output") == 0) mine = (double)b.output / (double)PL_MIB;
-            else if (strcmp(json_str(buffer, "kind"), "compute") == 0) mine = (double)b.compute / (double)PL_MIB;
-            else continue;
-            print_message("%-32s %-8s logged %8.2f planned %8.2f MiB\n", json_str(c, "file"), json_str(buffer, "kind"), logged, mine);
+            if (strcmp(json_str(buffer, "kind"), "output") == 0)
+                mine = (double)b.output / (double)PL_MIB;
+            else if (strcmp(json_str(buffer, "kind"), "compute") == 0)
+                mine = (double)b.compute / (double)PL_MIB;
+            else
+                continue;
+            print_message("%-32s %-8s logged %8.2f planned %8.2f MiB\n", json_str(c, "file"),
+                          json_str(buffer, "kind"), logged, mine);
             assert_true(mine <= logged * 1.05 && mine >= logged * 0.92);
         }
         pl_arena_free(&a);
@@ -103,4 +116,5 @@ TEST(rows_have_the_bytes_of_their_blocks) {
     assert_int_equal(pl_ggml_row("no such type", 3), UINT64_MAX);
 }
 
-RUN(cmocka_unit_test(kv_buffers_of_recorded_logs_are_planned_to_the_byte), cmocka_unit_test(rows_have_the_bytes_of_their_blocks))
+RUN(cmocka_unit_test(kv_buffers_of_recorded_logs_are_planned_to_the_byte),
+    cmocka_unit_test(rows_have_the_bytes_of_their_blocks))

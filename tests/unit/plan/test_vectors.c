@@ -1,10 +1,10 @@
-/* test_vectors.c - what vLLM's own classes return, byte for byte; the same from config.json files; published numbers of real runs.
- * Prints the table of the latter. */
+/* test_vectors.c - what vLLM's own classes return, byte for byte; the same from config.json files; published
+ * numbers of real runs. Prints the table of the latter. */
 #include "unit.h"
 
+#include "model/num.h"
 #include "plan/llama.h"
 #include "plan_data.h"
-#include "model/num.h"
 
 #define DATA PL_TEST_DATA "/plan/"
 enum { LAYERS = 512, ARENA = 8 << 20 };
@@ -15,7 +15,8 @@ static struct pl_kv_groups group(const struct pl_kv_layer *l, size_t n, uint64_t
     if (!pl_kv_group(l, n, block, a, &g, &err)) fail_msg("%s", err.msg);
     return g;
 }
-static struct pl_kv_plan plan(const struct pl_kv_groups *g, uint64_t len, uint64_t in_flight, uint64_t avail) {
+static struct pl_kv_plan plan(const struct pl_kv_groups *g, uint64_t len, uint64_t in_flight,
+                              uint64_t avail) {
     struct pl_kv_load l = { .max_len = len, .in_flight = in_flight, .dcp = 1 };
     return pl_kv_plan(pl_kv_block_bytes(g, 0, UINT32_MAX), pl_kv_blocks(g, l), len, avail);
 }
@@ -55,15 +56,20 @@ static size_t run_vectors(const char *name) {
         assert_true(p.concurrency - plan_number(v, "max_concurrency", 0) < 0.00006 &&
                     plan_number(v, "max_concurrency", 0) - p.concurrency < 0.00006);
         for (struct json *page = json_first(v, "page"); page != NULL && g.count > 1; page = page->next)
-            assert_int_equal(g.at[0].members[0].page, (uint64_t)page->number); /* all equal after unification */
+            assert_int_equal(g.at[0].members[0].page,
+                             (uint64_t)page->number); /* all equal after unification */
         pl_arena_free(&a);
     }
     json_free(models);
     json_free(vectors);
     return count;
 }
-TEST(uniform_models_are_planned_as_vllm_plans_them) { assert_int_equal(run_vectors(DATA "kv_vectors.json"), 100); }
-TEST(hybrids_are_planned_as_vllm_plans_them) { assert_int_equal(run_vectors(DATA "kv_vectors_hybrid.json"), 30); }
+TEST(uniform_models_are_planned_as_vllm_plans_them) {
+    assert_int_equal(run_vectors(DATA "kv_vectors.json"), 100);
+}
+TEST(hybrids_are_planned_as_vllm_plans_them) {
+    assert_int_equal(run_vectors(DATA "kv_vectors_hybrid.json"), 30);
+}
 
 TEST(config_files_lead_to_the_same_plans) {
     struct json *models = plan_data(DATA "kv_models.json"), *cases = plan_data(DATA "hf_configs.json");
@@ -81,14 +87,16 @@ TEST(config_files_lead_to_the_same_plans) {
         uint64_t block;
         pl_arena_init(&a, ARENA);
         if (!pl_model_read_config(text, len, &a, &m, &err)) fail_msg("%s: %s", json_str(c, "model"), err.msg);
-        struct pl_kv_options o = { .tp = (uint32_t)plan_count(c, "tp"), .type = pl_kv_type(json_str(c, "kv"), &err),
+        struct pl_kv_options o = { .tp = (uint32_t)plan_count(c, "tp"),
+                                   .type = pl_kv_type(json_str(c, "kv"), &err),
                                    .prefix_caching = json_flag(c, "prefix_caching") != 0 };
         assert_true(pl_kv_layers(&m, &o, &a, &mine, &n, &block, &err));
         struct json *model = json_get(models, json_str(c, "model"));
         assert_int_equal(block, plan_count(model, "block_size"));
         struct pl_kv_groups ours = group(mine, n, block, &a);
         struct pl_kv_groups want = group(theirs, plan_model(model, theirs), block, &a);
-        struct pl_kv_plan p = plan(&ours, 32768, 8192, 10 * PL_GIB), q = plan(&want, 32768, 8192, 10 * PL_GIB);
+        struct pl_kv_plan p = plan(&ours, 32768, 8192, 10 * PL_GIB),
+                          q = plan(&want, 32768, 8192, 10 * PL_GIB);
         assert_int_equal(p.need, q.need);
         assert_int_equal(p.blocks, q.blocks);
         assert_int_equal(p.tokens, q.tokens);
@@ -117,23 +125,31 @@ static double uniform(const struct json *i) {
     for (size_t k = 0; k < n; k++) layers[k] = l;
     pl_arena_init(&a, ARENA);
     struct pl_kv_groups g = group(layers, n, block, &a);
-    uint64_t page = pl_kv_block_bytes(&g, 0, UINT32_MAX), avail = (uint64_t)(plan_number(i, "avail_gib", 0) * (double)PL_GIB);
+    uint64_t page = pl_kv_block_bytes(&g, 0, UINT32_MAX),
+             avail = (uint64_t)(plan_number(i, "avail_gib", 0) * (double)PL_GIB);
     const char *want = json_str(i, "want");
     double out = -1;
     if (strcmp(want, "bytes_gib") == 0) out = (double)(blocks * page) / (double)PL_GIB;
     if (strcmp(want, "tokens") == 0) out = (double)(avail / page * block);
     if (strcmp(want, "tokens_of_blocks") == 0) out = (double)(blocks * block);
-    if (strcmp(want, "need_gib") == 0) out = (double)plan(&g, plan_count(i, "tokens"), 0, 0).need / (double)PL_GIB;
-    if (strcmp(want, "concurrency") == 0) out = plan(&g, plan_count(i, "max_len"), 0, blocks * page).concurrency;
+    if (strcmp(want, "need_gib") == 0)
+        out = (double)plan(&g, plan_count(i, "tokens"), 0, 0).need / (double)PL_GIB;
+    if (strcmp(want, "concurrency") == 0)
+        out = plan(&g, plan_count(i, "max_len"), 0, blocks * page).concurrency;
     pl_arena_free(&a);
     return out;
 }
 
 static double hybrid(const struct json *i) {
     const struct json *d = json_get(i, "gdn");
-    struct pl_state s = { .kind = PL_STATE_GDN, .conv = (uint32_t)plan_count(d, "conv"), .heads = (uint32_t)plan_count(d, "v_heads"),
-                          .groups = (uint32_t)plan_count(d, "k_heads"), .state = (uint32_t)plan_count(d, "k_dim"),
-                          .head_dim = (uint32_t)plan_count(d, "v_dim"), .conv_bytes = 2, .state_bytes = 4 };
+    struct pl_state s = { .kind = PL_STATE_GDN,
+                          .conv = (uint32_t)plan_count(d, "conv"),
+                          .heads = (uint32_t)plan_count(d, "v_heads"),
+                          .groups = (uint32_t)plan_count(d, "k_heads"),
+                          .state = (uint32_t)plan_count(d, "k_dim"),
+                          .head_dim = (uint32_t)plan_count(d, "v_dim"),
+                          .conv_bytes = 2,
+                          .state_bytes = 4 };
     struct pl_model m;
     struct pl_arena a;
     struct pl_err err = { 0 };
@@ -146,14 +162,22 @@ static double hybrid(const struct json *i) {
     m.state = s;
     for (uint64_t k = 0; k < plan_count(i, "attn_layers"); k++) {
         uint32_t head = (uint32_t)plan_count(i, "head_dim");
-        pl_model_add_cache(&m, (struct pl_cache){ .kv_heads = (uint32_t)plan_count(i, "kv_heads"), .head_k = head, .head_v = head }, &err);
+        pl_model_add_cache(&m,
+                           (struct pl_cache){ .kv_heads = (uint32_t)plan_count(i, "kv_heads"),
+                                              .head_k = head,
+                                              .head_v = head },
+                           &err);
     }
-    for (uint64_t k = 0; k < plan_count(i, "gdn_layers"); k++) pl_model_add_cache(&m, (struct pl_cache){ .kind = PL_CACHE_STATE }, &err);
-    struct pl_kv_options o = { .tp = (uint32_t)plan_count(i, "tp"), .prefix_caching = true,
+    for (uint64_t k = 0; k < plan_count(i, "gdn_layers"); k++)
+        pl_model_add_cache(&m, (struct pl_cache){ .kind = PL_CACHE_STATE }, &err);
+    struct pl_kv_options o = { .tp = (uint32_t)plan_count(i, "tp"),
+                               .prefix_caching = true,
                                .type = pl_kv_type(plan_count(i, "kv_bytes") == 1 ? "fp8" : "bf16", &err) };
     assert_true(pl_kv_layers(&m, &o, &a, &layers, &n, &block, &err));
     struct pl_kv_groups g = group(layers, n, block, &a);
-    double out = (double)plan(&g, plan_count(i, "max_len"), 0, (uint64_t)(plan_number(i, "avail_gib", 0) * (double)PL_GIB)).tokens;
+    double out = (double)plan(&g, plan_count(i, "max_len"), 0,
+                              (uint64_t)(plan_number(i, "avail_gib", 0) * (double)PL_GIB))
+                     .tokens;
     pl_arena_free(&a);
     return out;
 }
@@ -169,7 +193,8 @@ static double predict(const struct json *i) {
     if (strcmp(form, "uniform") == 0) return uniform(i);
     if (strcmp(form, "hybrid") == 0) return hybrid(i);
     if (strcmp(form, "llama.cpp") == 0) return llama(i);
-    if (strcmp(form, "requested") == 0) return plan_number(i, "total_gib", 0) * plan_number(i, "utilization", 0);
+    if (strcmp(form, "requested") == 0)
+        return plan_number(i, "total_gib", 0) * plan_number(i, "utilization", 0);
     double left = plan_number(i, "requested_gib", 0); /* budget */
     for (struct json *j = json_first(i, "minus_gib"); j != NULL; j = j->next) left -= j->number;
     return left;
@@ -179,11 +204,13 @@ TEST(published_numbers_of_real_runs_come_out) {
     struct json *cases = plan_data(DATA "planner_lines.json");
     size_t count = 0, wrong = 0;
     for (struct json *c = cases->first; c != NULL; c = c->next, count++) {
-        double got = predict(json_get(c, "inputs")), logged = plan_number(c, "log", 0), err = 100 * (got - logged) / logged;
+        double got = predict(json_get(c, "inputs")), logged = plan_number(c, "log", 0),
+               err = 100 * (got - logged) / logged;
         double limit = plan_number(c, "tol_pct", 0);
         bool ok = err <= limit && err >= -limit;
-        print_message("%-4s %-26.26s %-34.34s logged %12.2f planned %14.4f %+7.3f %% (limit %.2f) %s\n", json_str(c, "id"),
-                      json_str(c, "source"), json_str(c, "quantity"), logged, got, err, limit, ok ? "ok" : "WRONG");
+        print_message("%-4s %-26.26s %-34.34s logged %12.2f planned %14.4f %+7.3f %% (limit %.2f) %s\n",
+                      json_str(c, "id"), json_str(c, "source"), json_str(c, "quantity"), logged, got, err,
+                      limit, ok ? "ok" : "WRONG");
         wrong += !ok;
     }
     assert_int_equal(count, 24);
@@ -191,8 +218,8 @@ TEST(published_numbers_of_real_runs_come_out) {
     json_free(cases);
 }
 
-/* The recurrent state of llama.cpp, in two logs: 598.5 MiB for 4 sequences (lmstudio-bug-tracker#1862), 72.98 MiB for one
- * (genie-claw#410). */
+/* The recurrent state of llama.cpp, in two logs: 598.5 MiB for 4 sequences (lmstudio-bug-tracker#1862), 72.98
+ * MiB for one (genie-claw#410). */
 TEST(recurrent_state_of_llama_cpp_as_logged) {
     struct pl_state qwen = { .kind = PL_STATE_MAMBA2, .conv = 4, .inner = 6144, .groups = 16, .state = 128 };
     struct pl_state falcon = { .kind = PL_STATE_MAMBA2, .conv = 4, .inner = 3072, .groups = 1, .state = 256 };
@@ -201,6 +228,28 @@ TEST(recurrent_state_of_llama_cpp_as_logged) {
     assert_int_equal((bytes * 100 + PL_MIB / 2) / PL_MIB, 7298);
 }
 
-RUN(cmocka_unit_test(uniform_models_are_planned_as_vllm_plans_them), cmocka_unit_test(hybrids_are_planned_as_vllm_plans_them),
-    cmocka_unit_test(config_files_lead_to_the_same_plans), cmocka_unit_test(published_numbers_of_real_runs_come_out),
-    cmocka_unit_test(recurrent_state_of_llama_cpp_as_logged))
+/* A real server: 4 layers, 2 KV heads of 64, blocks of 128. 16 MiB gave "8,192 tokens", "4.00x"; with 4 MiB
+ * it refused 2048 and told 1920. */
+TEST(a_real_server_said_the_same) {
+    struct pl_kv_layer layers[4];
+    struct pl_arena a;
+    for (int i = 0; i < 4; i++)
+        layers[i] = (struct pl_kv_layer){ .kind = PL_KV_FULL, .heads = 2, .cell_bytes = 256 };
+    pl_arena_init(&a, ARENA);
+    struct pl_kv_groups g = group(layers, 4, 128, &a);
+    struct pl_kv_plan p = plan(&g, 2048, 0, 16 * PL_MIB);
+    assert_int_equal(p.blocks, 64);
+    assert_int_equal(p.tokens, 8192);
+    assert_true(p.concurrency == 4);
+    assert_int_equal(p.capacity, 3); /* one block is never given out */
+    assert_false(plan(&g, 2048, 0, 4 * PL_MIB).fits);
+    assert_int_equal(pl_kv_longest(&g, p.bytes_per_block, (struct pl_kv_load){ .dcp = 1 }, 4 * PL_MIB, 2048),
+                     1920);
+    pl_arena_free(&a);
+}
+
+RUN(cmocka_unit_test(uniform_models_are_planned_as_vllm_plans_them),
+    cmocka_unit_test(hybrids_are_planned_as_vllm_plans_them),
+    cmocka_unit_test(config_files_lead_to_the_same_plans),
+    cmocka_unit_test(published_numbers_of_real_runs_come_out),
+    cmocka_unit_test(recurrent_state_of_llama_cpp_as_logged), cmocka_unit_test(a_real_server_said_the_same))
