@@ -137,6 +137,7 @@ static void read_vision(struct reader *r) {
     v->patch = pl_read_any(r, KEYS("patch_size"), 1 << 16, 0);
     v->hidden = pl_read_any(r, KEYS("hidden_size", "embed_dim"), PL_MODEL_DIM, 0);
     v->intermediate = pl_read_any(r, KEYS("intermediate_size"), PL_MODEL_DIM, 0);
+    v->layers = pl_read_any(r, KEYS("num_hidden_layers", "depth"), PL_MODEL_LAYERS, 0);
     r->cfg = root;
     v->image_tokens = pl_read_any(r, KEYS("mm_tokens_per_image", "image_seq_length"), 1 << 20, 0);
     r->cfg = keep;

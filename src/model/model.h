@@ -95,8 +95,9 @@ struct pl_state {
 
 struct pl_vision {
     bool present;
-    uint32_t image, patch, hidden, intermediate; /* pixels, pixels, elements; 0 = the file does not say */
-    uint32_t image_tokens;                       /* tokens of one image after pooling */
+    uint32_t image, patch, hidden, intermediate,
+        layers;            /* pixels, pixels, elements; 0 = the file does not say */
+    uint32_t image_tokens; /* tokens of one image after pooling */
 };
 
 struct pl_note {

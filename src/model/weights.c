@@ -152,6 +152,11 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
     w->rest.bytes[PL_WEIGHT_REPLICATED] = pl_mul(m->hidden, bits) / 8;
     w->total = pl_add(pl_add(w->embed, w->head), w->rest.bytes[PL_WEIGHT_REPLICATED]);
     w->by_dtype[dtype] = w->total;
+    if (m->vision.present) { /* four matrices of attention and two of an MLP in each layer of the tower */
+        uint64_t h = m->vision.hidden, each = pl_add(pl_mul(4 * h, h), pl_mul(2 * h, m->vision.intermediate));
+        w->vision = pl_mul(pl_mul(m->vision.layers, each), bits) / 8;
+        w->total = pl_add(w->total, w->vision);
+    }
     w->layers = m->layers;
     for (uint32_t i = 0; i < m->layers; i++) {
         struct sums s = { .replicated = 2 * (uint64_t)m->hidden };

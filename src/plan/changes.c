@@ -17,10 +17,13 @@ static struct pl_change *try(struct list *l, const struct pl_ask *ask) {
     struct pl_err err = { 0 };
     struct pl_arena_mark mark = pl_arena_mark(l->arena);
     struct pl_change *c = NULL;
-    if (l->count < PL_CHANGES && pl_plan_make(ask, l->p->model, l->p->weights, l->arena, &changed, &err)) {
+    bool made =
+        l->count < PL_CHANGES && pl_plan_make(ask, l->p->model, l->p->weights, l->arena, &changed, &err);
+    if (made && changed.capacity != UINT64_MAX) { /* a model without a cache has nothing to gain */
         c = &l->out[l->count++];
         *c = (struct pl_change){ .fits = changed.fits,
                                  .capacity = changed.capacity,
+                                 .capacity_max = changed.capacity_max,
                                  .longest = changed.longest,
                                  .cards = changed.cards };
     }

@@ -91,6 +91,12 @@ static bool settle(struct pl_plan *p, struct pl_err *err) {
     if (a->engine == PL_ENGINE_TORCH && p->kv_type->bits != 16)
         return PL_FAIL(err, PL_E_USAGE, "--kv %.20s: plain PyTorch keeps KV in 16 bits", a->kv);
     assume_expect(p);
+    for (size_t i = 0; i < a->expect_count; i++)
+        if (!a->longest && a->expect[i].in + a->expect[i].out > p->max_len) {
+            PL_FAIL(err, PL_E_USAGE, "requests of %llu tokens are expected, but the longest allowed is %llu",
+                    (unsigned long long)(a->expect[i].in + a->expect[i].out), (unsigned long long)p->max_len);
+            return pl_err_hint(err, "--max-len or --expect");
+        }
     return true;
 }
 

@@ -48,8 +48,10 @@ static bool changes(const struct pl_plan *p, struct pl_arena *arena, struct pl_b
     for (size_t i = 0; i < n && ok; i++)
         ok = pl_buf_adds(b, i != 0 ? ",{" : "{") && text(b, "what", c[i].what) && more(b) &&
              text(b, "flag", c[i].flag) && more(b) && text(b, "price", c[i].price) &&
-             pl_buf_addf(b, ",\"fits\":%s,\"capacity\":%" PRIu64 ",\"longest\":%" PRIu64 ",\"cards\":%u}",
-                         truth(c[i].fits), c[i].capacity, c[i].longest, c[i].cards);
+             pl_buf_addf(b,
+                         ",\"fits\":%s,\"capacity\":%" PRIu64 ",\"capacity_max_len\":%" PRIu64
+                         ",\"longest\":%" PRIu64 ",\"cards\":%u}",
+                         truth(c[i].fits), c[i].capacity, c[i].capacity_max, c[i].longest, c[i].cards);
     return ok && pl_buf_adds(b, "]");
 }
 

@@ -96,7 +96,7 @@ enum { PL_CHANGES = 10 };
 struct pl_change {
     char what[64], flag[64], price[96];
     bool fits;
-    uint64_t capacity, longest;
+    uint64_t capacity, capacity_max, longest; /* at the expected lengths; at the longest allowed */
     uint32_t cards;
 };
 size_t pl_plan_changes(const struct pl_plan *p, struct pl_arena *arena, struct pl_change out[PL_CHANGES]);

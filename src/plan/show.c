@@ -90,39 +90,61 @@ static bool capacities(const struct pl_plan *p, struct pl_buf *b) {
     return ok && pl_buf_adds(b, "\n");
 }
 
+/* What a person who set these values should hear. */
+static bool warnings(const struct pl_plan *p, struct pl_buf *b) {
+    char text[24];
+    bool ok = true;
+    if (p->ask.engine != PL_ENGINE_LLAMA && p->ask.utilization > 900)
+        ok = pl_buf_addf(b, "Utilization %.2f leaves no guard: 0.85 to 0.90 is what lasts.\n",
+                         (double)p->ask.utilization / PL_SHARES);
+    if (p->ask.concurrency != 0 && p->ask.concurrency > p->capacity_max)
+        ok = ok && pl_buf_addf(b,
+                               "%" PRIu64 " is a cap, not what fits: so many requests of %" PRIu64
+                               " tokens would need %s of KV%s.\n",
+                               p->ask.concurrency, p->max_len,
+                               pl_bytes_text(text, pl_mul(p->need, p->ask.concurrency)),
+                               p->ask.engine == PL_ENGINE_VLLM || p->ask.engine == PL_ENGINE_SGLANG
+                                   ? "; the engine would preempt"
+                                   : "");
+    return ok;
+}
+
 static bool verdict(const struct pl_plan *p, struct pl_buf *b) {
     char need[24], left[24];
-    if (p->fits) {
-        return pl_buf_addf(
+    bool ok;
+    if (p->fits)
+        ok = pl_buf_addf(
             b,
-            "It fits: %" PRIu64 " %s of %" PRIu64 " tokens at a time; room for KV is what ends first. %s\n\n",
+            "It fits: %" PRIu64 " %s of %" PRIu64 " tokens at a time; room for KV is what ends first. %s\n",
             p->capacity_max, requests(p->capacity_max), p->max_len,
             p->provisional ? "Provisional: see the notes." : "Before a first boot this is an estimate.");
-    }
-    if (strcmp(p->binds, "weights") == 0)
-        return pl_buf_addf(b, "It does not fit: weights and the fixed part leave nothing of %s.\n\n",
-                           pl_bytes_text(left, p->ask.gpu.total_bytes));
-    if (strcmp(p->binds, "concurrency") == 0)
-        return pl_buf_addf(
-            b, "It does not fit: %" PRIu64 " requests at a time were asked for, %" PRIu64 " fit.\n\n",
-            p->ask.concurrency, p->capacity);
-    return pl_buf_addf(b,
-                       "It does not fit: one request of %" PRIu64
-                       " tokens needs %s, %s is left; up to %" PRIu64 " tokens would fit.\n\n",
-                       p->max_len, pl_bytes_text(need, p->need),
-                       pl_bytes_text(left, p->terms[PL_PART_KV].bytes), p->longest);
+    else if (strcmp(p->binds, "weights") == 0)
+        ok = pl_buf_addf(b, "It does not fit: weights and the fixed part leave nothing of %s.\n",
+                         pl_bytes_text(left, p->ask.gpu.total_bytes));
+    else if (strcmp(p->binds, "concurrency") == 0)
+        ok = pl_buf_addf(b,
+                         "It does not fit: %" PRIu64 " requests at a time were asked for, %" PRIu64 " fit.\n",
+                         p->ask.concurrency, p->capacity);
+    else
+        ok = pl_buf_addf(b,
+                         "It does not fit: one request of %" PRIu64
+                         " tokens needs %s, %s is left; up to %" PRIu64 " tokens would fit.\n",
+                         p->max_len, pl_bytes_text(need, p->need),
+                         pl_bytes_text(left, p->terms[PL_PART_KV].bytes), p->longest);
+    return ok && warnings(p, b) && pl_buf_adds(b, "\n");
 }
 
 static bool changes(const struct pl_plan *p, struct pl_arena *arena, struct pl_buf *b) {
     struct pl_change c[PL_CHANGES];
     size_t n = pl_plan_changes(p, arena, c);
     if (n == 0) return true;
-    bool ok = pl_buf_addf(b, "%s\n  %-24s %-4s %9s %9s %6s  %s\n", p->fits ? "for more" : "what would fit",
-                          "change", "fits", "requests", "longest", "cards", "how, and its price");
+    bool ok =
+        pl_buf_addf(b, "%s\n  %-24s %-4s %11s %11s %9s %6s  %s\n", p->fits ? "for more" : "what would fit",
+                    "change", "fits", "as expected", "of longest", "longest", "cards", "how, and its price");
     for (size_t i = 0; i < n && ok; i++)
-        ok = pl_buf_addf(b, "  %-24s %-4s %9" PRIu64 " %9" PRIu64 " %6u  %s: %s\n", c[i].what,
-                         c[i].fits ? "yes" : "no", c[i].capacity, c[i].longest, c[i].cards, c[i].flag,
-                         c[i].price);
+        ok = pl_buf_addf(b, "  %-24s %-4s %11" PRIu64 " %11" PRIu64 " %9" PRIu64 " %6u  %s: %s\n", c[i].what,
+                         c[i].fits ? "yes" : "no", c[i].capacity, c[i].capacity_max, c[i].longest, c[i].cards,
+                         c[i].flag, c[i].price);
     return ok;
 }
 

@@ -171,6 +171,13 @@ def test_exit_status_says_which_kind_of_no():
     assert plan(small, "--total-gib", "79.2", "--json").returncode == 0
 
 
+def test_a_cap_is_not_taken_for_what_fits():
+    done = plan(CONFIGS / "llama-2-13b", "--gpu", "card:40GiB", "--concurrency", 32, "--expect", "3596+500", "--utilization", "95%")
+    assert done.returncode == 1
+    assert "32 is a cap, not what fits: so many requests of 4096 tokens would need 100.000 GiB of KV" in done.stdout
+    assert "the engine would preempt" in done.stdout and "Utilization 0.95 leaves no guard" in done.stdout
+
+
 def test_no_card_at_hand_cannot_be_judged():
     if Path("/dev/nvidiactl").exists():
         pytest.skip("there is a card")
