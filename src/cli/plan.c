@@ -120,6 +120,12 @@ int pl_verb_plan(struct pl_cli *cli) {
     }
     if (!pl_plan_read(cli->args.words.at[0], cli->arena, files, &err)) return pl_cli_fail(cli, &err);
     if (!read_ask(&cli->args, files->gguf, &ask, &err)) return pl_cli_fail(cli, &err);
+    bool paste = pl_args_has(&cli->args, "flags") || pl_args_has(&cli->args, "yaml");
+    if (paste && ask.engine == PL_ENGINE_LLAMA && !files->gguf) {
+        PL_FAIL(&err, PL_E_USAGE, "%s is no GGUF: llama.cpp cannot be started with it", files->target);
+        pl_err_hint(&err, "convert it, and plan the .gguf");
+        return pl_cli_fail(cli, &err);
+    }
     ask.gpu = gpu;
     ask.target = files->target;
     if (!pl_plan_make(&ask, &files->model, &files->weights, cli->arena, plan, &err))

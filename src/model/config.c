@@ -226,14 +226,22 @@ static bool add_caches(struct reader *r, const enum word *words) {
                                   PL_MODEL_TOKENS, 0);
     uint32_t chunk = pl_read_any(r, KEYS("attention_chunk_size"), PL_MODEL_TOKENS, 0);
     uint32_t indexed = pl_read_count(r, "index_head_dim", 0);
+    uint32_t shared = pl_read_any(r, KEYS("num_kv_shared_layers"), PL_MODEL_LAYERS, 0);
+    if (shared >= m->layers && shared != 0)
+        return pl_read_fail(r, "num_kv_shared_layers is %u of %u layers", shared, m->layers);
+    if (json_object_get(r->cfg, "cross_attention_layers") != NULL) {
+        m->provisional = true;
+        pl_model_note(m, "cross_attention_layers are planned as if they kept every token");
+    }
     for (uint32_t i = 0; i < m->layers && !r->failed; i++) {
+        bool keeps = i < m->layers - shared; /* the last ones use an earlier layer's cache */
         if (words[i] == WORD_SLIDING && window == 0)
             return pl_read_fail(r, "layer %u slides, but there is no sliding_window", i);
         if (words[i] == WORD_CHUNKED && chunk == 0)
             return pl_read_fail(r, "layer %u is chunked, but there is no attention_chunk_size", i);
-        if (words[i] == WORD_FULL || words[i] == WORD_BOTH) add_attention(r, i, PL_CACHE_FULL, 0);
-        if (words[i] == WORD_SLIDING) add_attention(r, i, PL_CACHE_SLIDING, window);
-        if (words[i] == WORD_CHUNKED) add_attention(r, i, PL_CACHE_CHUNKED, chunk);
+        if (keeps && (words[i] == WORD_FULL || words[i] == WORD_BOTH)) add_attention(r, i, PL_CACHE_FULL, 0);
+        if (keeps && words[i] == WORD_SLIDING) add_attention(r, i, PL_CACHE_SLIDING, window);
+        if (keeps && words[i] == WORD_CHUNKED) add_attention(r, i, PL_CACHE_CHUNKED, chunk);
         if (words[i] == WORD_LINEAR || words[i] == WORD_CONV || words[i] == WORD_BOTH)
             r->failed |=
                 !pl_model_add_cache(m, (struct pl_cache){ .kind = PL_CACHE_STATE, .layer = i }, r->err);
@@ -320,6 +328,8 @@ static bool read_all(struct reader *r) {
                strcmp(m->arch, "falcon") != 0 && strcmp(m->arch, "starcoder2") != 0 &&
                strcmp(m->arch, "phi") != 0 && strcmp(m->arch, "gptj") != 0 &&
                strcmp(m->arch, "nemotron_h") != 0;
+    m->draft_layers =
+        pl_read_any(r, KEYS("num_nextn_predict_layers", "mtp_num_hidden_layers"), PL_MODEL_LAYERS, 0);
     read_experts(r);
     read_dtype(r);
     read_vision(r);

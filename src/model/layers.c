@@ -132,7 +132,12 @@ bool pl_read_words(struct reader *r, enum word *words) {
     }
     if (strncmp(m->arch, "llama4", 6) == 0) return from_rope(r, words);
     n = pl_read_any(r, KEYS("sliding_window"), PL_MODEL_TOKENS, 0);
-    fill(r, words, n != 0 && pl_read_flag(cfg, "use_sliding_window", true) ? WORD_SLIDING : WORD_FULL);
+    if (n == 0 || !pl_read_flag(cfg, "use_sliding_window", true))
+        return fill(r, words, WORD_FULL), !r->failed;
+    fill(r, words, WORD_SLIDING);
+    uint32_t from = strncmp(m->arch, "qwen2", 5) == 0 ? pl_read_count(r, "max_window_layers", 0)
+                                                      : 0; /* those below keep all */
+    for (uint32_t i = 0; i < m->layers && i < from; i++) words[i] = WORD_FULL;
     return !r->failed;
 }
 

@@ -113,12 +113,13 @@ struct pl_model {
     uint32_t experts, experts_used, moe_intermediate, shared_experts, dense_layers, moe_every;
     uint32_t shared_intermediate;
     uint32_t q_lora, kv_lora, rope_dim, nope_dim; /* MLA */
-    uint32_t encoder_tokens;                      /* cross attention */
-    uint32_t max_new_tokens;                      /* generation_config.json; 0 = not said */
-    bool tied, gated;                             /* head = embedding; three matrices in an MLP */
-    enum pl_dtype dtype;                          /* UNKNOWN = not said */
-    const char *quant;                            /* "awq", "gptq", "fp8" ...; NULL = none */
-    unsigned quant_bits;                          /* of most weights; 0 = not quantised or not known */
+    uint32_t draft_layers;   /* behind the model's own, for speculative decoding: not loaded without it */
+    uint32_t encoder_tokens; /* cross attention */
+    uint32_t max_new_tokens; /* generation_config.json; 0 = not said */
+    bool tied, gated;        /* head = embedding; three matrices in an MLP */
+    enum pl_dtype dtype;     /* UNKNOWN = not said */
+    const char *quant;       /* "awq", "gptq", "fp8" ...; NULL = none */
+    unsigned quant_bits;     /* of most weights; 0 = not quantised or not known */
     struct pl_cache *caches;
     size_t cache_count;
     struct pl_state state;

@@ -151,7 +151,6 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
     w->head = m->tied ? 0 : embed;
     w->rest.bytes[PL_WEIGHT_REPLICATED] = pl_mul(m->hidden, bits) / 8;
     w->total = pl_add(pl_add(w->embed, w->head), w->rest.bytes[PL_WEIGHT_REPLICATED]);
-    w->by_dtype[dtype] = w->total;
     if (m->vision.present) { /* four matrices of attention and two of an MLP in each layer of the tower */
         uint64_t h = m->vision.hidden, each = pl_add(pl_mul(4 * h, h), pl_mul(2 * h, m->vision.intermediate));
         w->vision = pl_mul(pl_mul(m->vision.layers, each), bits) / 8;
@@ -183,6 +182,7 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
         }
         for (int c = 0; c < PL_WEIGHT_CLASSES; c++) w->total = pl_add(w->total, p->bytes[c]);
     }
+    w->by_dtype[dtype] = w->total;
     if (w->total >= UINT64_C(1) << 56)
         return PL_FAIL(err, PL_E_CONFIG, "the sizes in the configuration are too large for any model");
     return true;

@@ -377,6 +377,8 @@ static void finish(struct pl_plan *p) {
         (struct pl_term){ .bytes = p->ranks[p->least].weights,
                           .source = p->ask.weight_bits != 0 ? "formula" : origins[p->weights->origin],
                           .note = notes[p->weights->origin] };
+    if (pl_halves_float32(p) && p->ask.weight_bits == 0)
+        p->terms[PL_PART_WEIGHTS].note = "stored in float32, loaded in 16 bit";
     if (p->ask.engine == PL_ENGINE_LLAMA) choose_slots(p);
     uint64_t used = 0;
     for (int i = 0; i < PL_PART_KV; i++)

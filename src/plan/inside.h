@@ -8,6 +8,7 @@
 void pl_stage(uint32_t layers, uint32_t n, uint32_t i, uint32_t *from, uint32_t *to);
 /* Weights of one card of a stage. */
 uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage);
+bool pl_halves_float32(const struct pl_plan *p);
 /* Estimates, with their source and note. */
 struct pl_term pl_estimate_activation(const struct pl_plan *p);
 struct pl_term pl_estimate_graphs(const struct pl_plan *p);

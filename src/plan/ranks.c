@@ -33,7 +33,7 @@ static uint64_t padded_rows(uint64_t bytes, uint32_t vocab) {
     return bytes / vocab * pl_round_up(vocab, VOCAB_PAD);
 }
 
-uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage) {
+static uint64_t as_stored(const struct pl_plan *p, uint32_t stage) {
     const struct pl_weights *w = p->weights;
     uint64_t tp = p->ask.tp, kv_ways = pl_min(tp, pl_max(p->model->kv_heads, 1)), ep = pl_mul(tp, p->ask.dp),
              all = 0, sum = 0;
@@ -45,8 +45,8 @@ uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage) {
                                pl_add(w->layer[i].bytes[PL_WEIGHT_KV], w->layer[i].bytes[PL_WEIGHT_EXPERT])));
     const struct pl_rank *r = &p->ranks[stage];
     for (uint32_t i = 0; i < w->layers; i++) {
-        /* draft layers behind the model's own go to the last stage */
-        if (i < p->model->layers ? i < r->from || i >= r->to : !last) continue;
+        bool own = i < p->model->layers;
+        if (own ? i < r->from || i >= r->to : !last || p->model->draft_layers != 0) continue;
         const uint64_t *b = w->layer[i].bytes;
         sum = pl_add(sum, divided(quantised(w, p->ask.weight_bits, b[PL_WEIGHT_SHARDED], all), tp));
         sum = pl_add(sum, divided(quantised(w, p->ask.weight_bits, b[PL_WEIGHT_KV], all), kv_ways));
@@ -68,4 +68,17 @@ uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage) {
     if (stage == 0) sum = pl_add(sum, pl_add(divided(embed, tp), w->vision));
     if (last) sum = pl_add(sum, divided(head != 0 || stage == 0 ? head : embed, tp));
     return sum;
+}
+
+/* vLLM and SGLang load a float32 checkpoint in 16 bit. */
+bool pl_halves_float32(const struct pl_plan *p) {
+    bool engine = p->ask.engine == PL_ENGINE_VLLM || p->ask.engine == PL_ENGINE_SGLANG;
+    return engine && p->weights->by_dtype[PL_DTYPE_F32] > p->weights->total / 2 &&
+           (p->model->dtype == PL_DTYPE_F32 || p->model->dtype == PL_DTYPE_UNKNOWN);
+}
+
+uint64_t pl_rank_weights(const struct pl_plan *p, uint32_t stage) {
+    uint64_t bytes = as_stored(p, stage), all = p->weights->total;
+    if (!pl_halves_float32(p) || p->ask.weight_bits != 0) return bytes;
+    return (uint64_t)((unsigned __int128)bytes * (all - p->weights->by_dtype[PL_DTYPE_F32] / 2) / all);
 }

@@ -94,6 +94,9 @@ static bool capacities(const struct pl_plan *p, struct pl_buf *b) {
 static bool warnings(const struct pl_plan *p, struct pl_buf *b) {
     char text[24];
     bool ok = true;
+    if (p->ask.engine == PL_ENGINE_LLAMA && strcmp(p->model->origin, "GGUF") != 0)
+        ok = pl_buf_adds(
+            b, "Weights are those of this checkpoint; llama.cpp runs a GGUF of it: plan that file.\n");
     if (p->ask.engine != PL_ENGINE_LLAMA && p->ask.utilization > 900)
         ok = pl_buf_addf(b, "Utilization %.2f leaves no guard: 0.85 to 0.90 is what lasts.\n",
                          (double)p->ask.utilization / PL_SHARES);

@@ -102,6 +102,16 @@ def test_damaged_files_are_refused_with_place_and_remedy(tmp_path):
     assert json.loads(done.stderr)["error"]["code"] == "config"
 
 
+def test_float32_is_loaded_in_16_bit_and_draft_layers_are_not_loaded(tmp_path):
+    items = [(f"model.layers.{i}.mlp.up_proj.weight", [512, 256]) for i in range(5)]
+    (tmp_path / "config.json").write_text(json.dumps({**SMALL, "torch_dtype": "float32", "num_nextn_predict_layers": 1}))
+    total = write_safetensors(tmp_path / "model.safetensors", items, dtype="F32")
+    d = document(tmp_path, "--gpu", "t4")
+    assert d["weights_total_bytes"] == total
+    assert d["budget"]["weights"]["bytes"] == total * 4 // 5 // 2
+    assert document(tmp_path, "--gpu", "t4", "--engine", "torch")["budget"]["weights"]["bytes"] == total * 4 // 5
+
+
 def test_pickled_weights_count_by_their_size(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
     for i in (1, 2):
@@ -205,11 +215,17 @@ int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m) {
     assert d["budget"]["foreign"]["bytes"] == 5000 << 20
 
 
-def test_yaml_uses_keys_that_exist():
+def test_yaml_uses_keys_that_exist(tmp_path):
     schema = json.loads(subprocess.run([paths.plimsoll, "config", "schema"], capture_output=True, text=True, check=True).stdout)
     known = json.dumps(schema)
+    keys = {"general.architecture": "llama", "llama.block_count": 2, "llama.context_length": 4096,
+            "llama.embedding_length": 256, "llama.attention.head_count": 8}
+    gguf = tmp_path / "m.gguf"
+    write_gguf(gguf, keys, [("token_embd.weight", [256, 1000])])
+    done = plan(CONFIGS / "llama-3.1-8b", "--gpu", "h100", "--flags", "llama.cpp")
+    assert done.returncode == 2 and "is no GGUF" in done.stderr
     for model, more in (("llama-3.1-8b", ["--expect", "2000+500"]), ("gemma-3-12b", ["--engine", "sglang"]),
-                        ("llama-3.1-8b", ["--engine", "llama.cpp", "--expect", "2000+500"]), ("llama-2-13b", ["--engine", "torch"])):
+                        (gguf, ["--kv", "q8_0"]), ("llama-2-13b", ["--engine", "torch"])):
         done = plan(CONFIGS / model, "--gpu", "h100", "--max-len", 4096, "--yaml", "--k8s", *more)
         assert done.returncode == 0, done.stderr
         service = done.stdout.split("\n# provisional")[0].splitlines()[2:]

@@ -65,6 +65,13 @@ TEST(each_family_keeps_the_caches_it_has) {
         { "{\"model_type\":\"lfm2\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512,"
           "\"full_attn_idxs\":[2],\"conv_L_cache\":3}",
           1, 0, 0, 0, 0, 3 },
+        { "{\"model_type\":\"gemma3n_text\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_"
+          "size\":512,\"sliding_window\":64,\"num_kv_shared_layers\":2,\"layer_types\":[\"sliding_"
+          "attention\",\"full_attention\",\"sliding_attention\",\"full_attention\"]}",
+          1, 1, 0, 0, 0, 0 },
+        { "{\"model_type\":\"qwen2\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512,"
+          "\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":3}",
+          3, 1, 0, 0, 0, 0 },
         { "{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"num_attention_heads\":8,\"hidden_size\":"
           "512,\"kv_lora_rank\":512,\"qk_rope_head_dim\":64,\"layer_types\":[\"linear_attention\",\"full_"
           "attention\"],\"linear_attn_config\":{\"num_heads\":8,\"head_dim\":64}}",
