@@ -26,15 +26,31 @@ static unsigned long long running(const struct pl_plan *p) {
     return pl_max(pl_min(each, pl_default_seqs(p->ask.gpu.class)), 1);
 }
 
+/* The share of the card that the engine is told: what others hold comes off it, or it would refuse to start.
+ * Never rounded up. */
+static const char *share(const struct pl_plan *p, char text[16]) {
+    const struct pl_gpu *g = &p->ask.gpu;
+    uint64_t foreign = pl_cdiv(pl_mul(g->foreign_bytes, PL_SHARES), pl_max(g->total_bytes, 1));
+    unsigned of = (unsigned)pl_max(pl_less(p->ask.utilization, foreign), 1);
+    if (of >= PL_SHARES)
+        snprintf(text, 16, "1.00");
+    else if (of % 10 == 0)
+        snprintf(text, 16, "0.%02u", of / 10);
+    else
+        snprintf(text, 16, "0.%03u", of);
+    return text;
+}
+
 static void vllm(const struct pl_plan *p, struct pl_command *c) {
     const struct pl_ask *a = &p->ask;
+    char text[16];
     c->program[0] = "vllm";
     c->program[1] = "serve";
     c->env[0] = "VLLM_NO_USAGE_STATS=1";
     c->env[1] = "HF_HUB_OFFLINE=1";
     flag(c, "--gpu-memory-utilization",
-         "share of the whole card; 0.85 to 0.90 leaves the margin, the default 0.92 does not", "%.2f",
-         (double)a->utilization / PL_SHARES);
+         "share of the whole card; 0.85 to 0.90 leaves the margin, the default 0.92 does not", "%s",
+         share(p, text));
     flag(c, "--max-model-len", "always a number: the default is whatever the model says", "%llu",
          (unsigned long long)p->max_len);
     flag(c, "--max-num-seqs", "requests of the expected length that fit; more would be preempted", "%llu",
@@ -58,12 +74,13 @@ static void vllm(const struct pl_plan *p, struct pl_command *c) {
 
 static void sglang(const struct pl_plan *p, struct pl_command *c) {
     const struct pl_ask *a = &p->ask;
+    char text[16];
     static const char *const program[] = { "python3", "-m", "sglang.launch_server" };
     memcpy(c->program, program, sizeof program);
     c->model_flag = "--model-path";
     c->env[0] = "HF_HUB_OFFLINE=1";
-    flag(c, "--mem-fraction-static", "weights and KV; the rest is for activation and graphs", "%.2f",
-         (double)(a->utilization / 10) / 100);
+    flag(c, "--mem-fraction-static", "weights and KV; the rest is for activation and graphs", "%s",
+         share(p, text));
     flag(c, "--context-length", "always a number", "%llu", (unsigned long long)p->max_len);
     flag(c, "--max-running-requests", "requests of the expected length that fit; more would be retracted",
          "%llu", running(p));

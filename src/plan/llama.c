@@ -12,28 +12,35 @@ static uint64_t sliding_cells(uint64_t window, const struct pl_llama *o) {
     return pl_round_up(pl_min(all, pl_add(pl_mul(window, o->split ? 1 : o->n_seq), o->n_ubatch)), PAD);
 }
 
+static void rows_of(const struct pl_cache *c, const struct pl_llama *o, uint64_t *k, uint64_t *v) {
+    *v = 0;
+    if (c->kind == PL_CACHE_INDEX) {
+        *k = c->row;
+    } else if (c->kind == PL_CACHE_MLA) {
+        *k = pl_ggml_row(o->type_k, c->row); /* the value is a part of the key's row */
+    } else {
+        *k = pl_ggml_row(o->type_k, pl_mul(c->kv_heads, c->head_k));
+        *v = pl_ggml_row(o->type_v, pl_mul(c->kv_heads, c->head_v));
+    }
+}
+
 void pl_llama_caches(const struct pl_model *m, const struct pl_llama *o, struct pl_llama_cache *full,
                      struct pl_llama_cache *sliding) {
-    uint64_t streams = o->split ? pl_max(o->n_seq, 1) : 1;
+    uint64_t streams = o->split ? pl_max(o->n_seq, 1) : 1, k = 0, v = 0;
     *full = (struct pl_llama_cache){ .cells = o->n_ctx / streams };
     *sliding = (struct pl_llama_cache){ .cells = 0 };
     for (size_t i = 0; i < m->cache_count; i++) {
         const struct pl_cache *c = &m->caches[i];
         struct pl_llama_cache *to = full;
-        uint64_t k = 0, v = 0;
         if (c->kind == PL_CACHE_STATE) continue;
         if (c->kind == PL_CACHE_SLIDING || c->kind == PL_CACHE_CHUNKED) {
             to = sliding;
             to->cells = sliding_cells(c->window, o);
         }
-        if (c->kind == PL_CACHE_MLA) {
-            k = pl_ggml_row(o->type_k, c->row); /* the value is a part of the key's row */
-        } else if (c->kind == PL_CACHE_INDEX) {
-            k = c->row;
-        } else {
-            k = pl_ggml_row(o->type_k, pl_mul(c->kv_heads, c->head_k));
-            v = pl_ggml_row(o->type_v, pl_mul(c->kv_heads, c->head_v));
-        }
+        const struct pl_cache *last = i > 0 ? &m->caches[i - 1] : NULL;
+        bool again = last != NULL && last->kind == c->kind && last->kv_heads == c->kv_heads &&
+                     last->head_k == c->head_k && last->head_v == c->head_v && last->row == c->row;
+        if (!again) rows_of(c, o, &k, &v); /* most layers are like the one before */
         uint64_t cells = pl_mul(to->cells, streams);
         to->layers += c->kind != PL_CACHE_INDEX;
         to->k_bytes = pl_add(to->k_bytes, pl_mul(k, cells));

@@ -213,6 +213,8 @@ int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m) {
     d = document(CONFIGS / "llama-3.1-8b", "--max-len", 8192, "--tp", 2, env={"LD_LIBRARY_PATH": str(tmp_path)})
     assert d["gpu"] == "l4" and d["cards"] == 2 and d["total_bytes"] == 22478 << 20
     assert d["budget"]["foreign"]["bytes"] == 5000 << 20
+    share = next(f["value"] for f in d["flags"] if f["flag"] == "--gpu-memory-utilization")
+    assert share == "0.627"  # 0.85 less the 22.3 % that others hold: vLLM refuses to start with more than is free
 
 
 def test_yaml_uses_keys_that_exist(tmp_path):
