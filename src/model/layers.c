@@ -95,14 +95,60 @@ static bool from_rope(struct reader *r, enum word *words) { /* Llama-4: 1 = has 
     return true;
 }
 
+/* Architectures by name that no list in the file describes. true: `words` are filled, or the reader has
+ * failed. */
+static bool from_arch(struct reader *r, enum word *words) {
+    static const char *const encoders[] = { "bert",       "roberta",    "xlm-roberta", "distilbert",
+                                            "modernbert", "deberta-v2", "nomic_bert",  "electra" };
+    static const char *const stateful[] = { "mamba", "mamba2", "falcon_mamba", "rwkv",
+                                            "rwkv5", "rwkv6",  "rwkv7" };
+    for (size_t i = 0; i < sizeof encoders / sizeof *encoders; i++)
+        if (strcmp(encoders[i], r->m->arch) == 0) {
+            pl_model_note(r->m, "an encoder: it keeps no KV, only its weights and one batch count");
+            return fill(r, words, WORD_NONE), true;
+        }
+    for (size_t i = 0; i < sizeof stateful / sizeof *stateful; i++)
+        if (strcmp(stateful[i], r->m->arch) == 0) {
+            pl_read_fail(r, "model_type '%s': a model without attention is not planned", stateful[i]);
+            return pl_err_hint(r->err, "hybrids with attention are"), true;
+        }
+    if (strcmp(r->m->arch, "falcon_h1") == 0) return fill(r, words, WORD_BOTH), true;
+    return false;
+}
+
+/* Kimi Linear counts its attention layers from 1; MiniMax has 1 for attention and 0 for lightning. */
+static bool from_special(struct reader *r, enum word *words) {
+    json_t *kimi = json_object_get(json_object_get(r->cfg, "linear_attn_config"), "full_attn_layers"), *v;
+    json_t *minimax = json_object_get(r->cfg, "attn_type_list");
+    size_t i;
+    if (json_is_array(minimax)) {
+        if (json_array_size(minimax) != r->m->layers)
+            return pl_read_fail(r, "attn_type_list has %zu entries, but there are %u layers",
+                                json_array_size(minimax), r->m->layers),
+                   true;
+        json_array_foreach(minimax, i, v) words[i] = json_integer_value(v) != 0 ? WORD_FULL : WORD_LINEAR;
+        return true;
+    }
+    if (!json_is_array(kimi)) return false;
+    fill(r, words, WORD_LINEAR);
+    json_array_foreach(kimi, i, v) {
+        json_int_t at = json_is_integer(v) ? json_integer_value(v) : 0;
+        if (at < 1 || at > (json_int_t)r->m->layers)
+            return pl_read_fail(r, "full_attn_layers[%zu] is no layer of 1 to %u", i, r->m->layers), true;
+        words[at - 1] = WORD_FULL;
+    }
+    return true;
+}
+
 bool pl_read_words(struct reader *r, enum word *words) {
     struct pl_model *m = r->m;
     json_t *cfg = r->cfg, *v;
     const char *key = NULL;
     uint32_t n;
-    if (strcmp(m->arch, "falcon_h1") == 0) return fill(r, words, WORD_BOTH), true;
+    if (from_arch(r, words)) return !r->failed;
     if ((v = pl_json_first(cfg, KEYS("layer_types", "layers_block_type"), &key)) != NULL && json_is_array(v))
         return from_list(r, v, key, words);
+    if (from_special(r, words)) return !r->failed;
     if (json_is_string(v = json_object_get(cfg, "hybrid_override_pattern")))
         return from_pattern(r, json_string_value(v), words);
     if ((n = pl_read_count(r, "full_attention_interval", 0)) != 0) {

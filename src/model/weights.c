@@ -168,6 +168,8 @@ bool pl_weights_from_model(struct pl_weights *w, const struct pl_model *m, struc
             else
                 attention(m, &m->caches[k], &s);
         }
+        struct pl_cache heads = { .kv_heads = m->kv_heads, .head_k = m->head_k, .head_v = m->head_v };
+        if (m->cache_count == 0) attention(m, &heads, &s); /* an encoder has heads, it keeps nothing */
         if (strcmp(m->arch, "nemotron_h") != 0 || !any) mlp(m, i, &s);
         uint64_t matrices = pl_add(pl_add(s.sharded, s.kv), s.experts),
                  matrix_bits = m->quant_bits != 0 ? m->quant_bits : bits;

@@ -21,7 +21,7 @@ static bool head(const struct pl_plan *p, struct pl_buf *b) {
         size_t n = pl_model_count(m, (enum pl_cache_kind)k);
         if (n != 0) ok = ok && pl_buf_addf(b, ", %zu %s", n, pl_cache_name((enum pl_cache_kind)k));
     }
-    if (m->kv_lora == 0 && m->head_k != 0)
+    if (m->kv_lora == 0 && m->head_k != 0 && m->cache_count != 0)
         ok = ok && pl_buf_addf(b, "; %u of %u heads keep KV, %u wide", m->kv_heads, m->heads, m->head_k);
     if (m->experts != 0) ok = ok && pl_buf_addf(b, "; %u experts, %u at a time", m->experts, m->experts_used);
     if (m->quant != NULL) ok = ok && pl_buf_addf(b, "; weights %s", m->quant);
@@ -78,8 +78,9 @@ static bool capacities(const struct pl_plan *p, struct pl_buf *b) {
                                requests(p->capacity), p->ask.expect[0].in, p->ask.expect[0].out,
                                p->expect_assumed ? " (assumed: --expect IN+OUT)" : "");
     char text[24];
-    ok = ok && pl_buf_addf(b, "  one token more of a long request: %s\n",
-                           pl_bytes_text(text, pl_plan_token_bytes(p)));
+    if (pl_plan_token_bytes(p) != 0)
+        ok = ok && pl_buf_addf(b, "  one token more of a long request: %s\n",
+                               pl_bytes_text(text, pl_plan_token_bytes(p)));
     if (p->ask.engine == PL_ENGINE_VLLM && p->ranks[p->least].block_bytes != 0)
         ok = ok && pl_buf_addf(b, "  blocks of %" PRIu64 " tokens, %zu group%s, %s a block\n", p->block,
                                p->groups.count, p->groups.count == 1 ? "" : "s",
@@ -115,7 +116,9 @@ static bool warnings(const struct pl_plan *p, struct pl_buf *b) {
 static bool verdict(const struct pl_plan *p, struct pl_buf *b) {
     char need[24], left[24];
     bool ok;
-    if (p->fits)
+    if (p->fits && p->capacity_max == UINT64_MAX)
+        ok = pl_buf_adds(b, "It fits: no cache bounds the requests, only the batch does.\n");
+    else if (p->fits)
         ok = pl_buf_addf(
             b,
             "It fits: %" PRIu64 " %s of %" PRIu64 " tokens at a time; room for KV is what ends first. %s\n",

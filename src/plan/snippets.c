@@ -99,8 +99,9 @@ bool pl_plan_show_yaml(const struct pl_plan *p, struct pl_buf *b) {
         ok = ok && yaml_engine(p, b);
     }
     ok = ok && pl_buf_addf(b, "    gpus_per_worker: %u\n", p->cards);
-    ok = ok && pl_buf_addf(b, "    traffic: {max_concurrency: %llu}\n",
-                           (unsigned long long)pl_min(at_once, 100000));
+    if (p->capacity != UINT64_MAX)
+        ok = ok && pl_buf_addf(b, "    traffic: {max_concurrency: %llu}\n",
+                               (unsigned long long)pl_min(at_once, 100000));
     if (!p->expect_assumed)
         ok = ok && pl_buf_addf(b, "    limits: {input_tokens: %llu}\n    plan: {expect: %llu+%llu}\n",
                                (unsigned long long)pl_less(p->max_len, 1), (unsigned long long)in,

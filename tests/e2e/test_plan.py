@@ -188,6 +188,17 @@ def test_a_cap_is_not_taken_for_what_fits():
     assert "the engine would preempt" in done.stdout and "Utilization 0.95 leaves no guard" in done.stdout
 
 
+def test_an_encoder_is_bounded_by_no_cache(tmp_path):
+    config = {"model_type": "bert", "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768,
+              "intermediate_size": 3072, "vocab_size": 30522, "max_position_embeddings": 512, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = plan(tmp_path, "--gpu", "t4")
+    assert done.returncode == 0 and "no cache bounds the requests" in done.stdout
+    d = document(tmp_path, "--gpu", "t4")
+    assert "capacity_expected" not in d and d["capacity"] == [] and d["changes"] == []
+    assert "max_concurrency" not in plan(tmp_path, "--gpu", "t4", "--yaml").stdout
+
+
 def test_no_card_at_hand_cannot_be_judged():
     if Path("/dev/nvidiactl").exists():
         pytest.skip("there is a card")

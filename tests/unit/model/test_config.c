@@ -72,6 +72,15 @@ TEST(each_family_keeps_the_caches_it_has) {
         { "{\"model_type\":\"qwen2\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512,"
           "\"sliding_window\":64,\"use_sliding_window\":true,\"max_window_layers\":3}",
           3, 1, 0, 0, 0, 0 },
+        { "{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":"
+          "512,\"kv_lora_rank\":512,\"qk_rope_head_dim\":64,\"linear_attn_config\":{\"num_heads\":8,\"head_"
+          "dim\":64,\"full_attn_layers\":[4],\"kda_layers\":[1,2,3]}}",
+          0, 0, 0, 1, 0, 3 },
+        { "{\"model_type\":\"minimax_text_01\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_"
+          "size\":512,\"attn_type_list\":[0,0,0,1]}",
+          1, 0, 0, 0, 0, 3 },
+        { "{\"model_type\":\"bert\",\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512}",
+          0, 0, 0, 0, 0, 0 },
         { "{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"num_attention_heads\":8,\"hidden_size\":"
           "512,\"kv_lora_rank\":512,\"qk_rope_head_dim\":64,\"layer_types\":[\"linear_attention\",\"full_"
           "attention\"],\"linear_attn_config\":{\"num_heads\":8,\"head_dim\":64}}",
@@ -93,6 +102,13 @@ TEST(bad_configurations_are_refused_by_name) {
     static const struct {
         const char *text, *says;
     } cases[] = {
+        { "{\"model_type\":\"mamba2\",\"num_hidden_layers\":2,\"hidden_size\":512}",
+          "without attention is not planned" },
+        { "{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"hidden_size\":512,\"linear_attn_"
+          "config\":{\"full_attn_layers\":[0]}}",
+          "no layer of 1 to 2" },
+        { "{\"model_type\":\"minimax\",\"num_hidden_layers\":2,\"hidden_size\":512,\"attn_type_list\":[0]}",
+          "attn_type_list has 1 entries" },
         { "", "1:" },
         { "[1]", "an object is expected" },
         { "{\"a\":1,\"a\":2}", "duplicate" },
