@@ -44,8 +44,8 @@ def metrics():
 def events():
     lines = [(f"`{name}`", level.removeprefix("PL_").lower(), fields)
              for name, level, fields in rows("base/events.def", "EVENT")]
-    return ("# Events\n\nOne line each on stderr and in `plimsoll events`. Beside their own fields they carry, where it "
-            "applies, `ts level event\nservice worker generation`. Names are stable.\nMade from "
+    return ("# Events\n\nOne line each on stderr and in `plimsoll events`. Beside their own fields they carry, where "
+            "it applies, `ts level event\nservice worker generation`. Names are stable.\nMade from "
             "`src/base/events.def`.\n\n"
             + table(["event", "level", "fields"], lines))
 
