@@ -10,12 +10,43 @@
 
 enum { ASK_AGAIN_MS = 100, LONGEST_WAIT_MS = 15 * 60 * 1000 };
 
+static const char *seconds(double ms, char *out, size_t room) {
+    snprintf(out, room, ms < 9950 ? "%.1f s" : "%.0f s", ms / 1000);
+    return out;
+}
+
+/* What is about to happen, before it does: a gap that nobody expects is an outage. */
+static void announce(const char *service, const json_t *reply) {
+    char gap[32], hold[32];
+    const char *mode = json_string_value(json_object_get(reply, "mode"));
+    const json_t *expected = json_object_get(reply, "expected_gap_ms");
+    double gap_ms = json_number_value(expected);
+    double hold_ms = json_number_value(json_object_get(reply, "hold_ms"));
+    if (mode == NULL || strcmp(mode, "handover") != 0) return;
+    if (expected == NULL) {
+        printf("%s: handover; how long nobody serves is not known: no start was measured yet\n", service);
+    } else if (gap_ms == 0) {
+        printf("%s: handover; its other workers serve meanwhile\n", service);
+    } else {
+        seconds(gap_ms, gap, sizeof gap);
+        seconds(hold_ms, hold, sizeof hold);
+        printf("%s: handover; nobody serves for about %s, requests are held up to %s\n", service, gap, hold);
+        if (gap_ms > hold_ms)
+            printf("%s: what cannot be held that long is answered 503 with Retry-After%s\n", service,
+                   json_is_true(json_object_get(reply, "waits"))
+                       ? "; waits for a quiet moment, --now does not"
+                       : "");
+    }
+    fflush(stdout);
+}
+
 static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, char *id, size_t room,
                   struct pl_err *err) {
     struct pl_buf body;
     int status;
     const char *slot = pl_args_value(&cli->args, "worker"), *mode = pl_args_value(&cli->args, "mode");
     json_t *doc = json_pack("{s:s}", "service", service);
+    if (pl_args_has(&cli->args, "now")) json_object_set_new(doc, "now", json_true());
     if (slot != NULL) json_object_set_new(doc, "worker", json_integer(atoi(slot)));
     if (mode != NULL) json_object_set_new(doc, "mode", json_string(mode));
     char *text = json_dumps(doc, JSON_COMPACT);
@@ -27,6 +58,7 @@ static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, 
         json_t *reply = json_loadb(body.data, body.len, 0, NULL);
         const char *action = json_string_value(json_object_get(reply, "id"));
         snprintf(id, room, "%s", action != NULL ? action : "");
+        if (!cli->args.json && !cli->args.quiet) announce(service, reply);
         json_decref(reply);
     } else {
         pl_client_error(c, status, &body, err);
@@ -55,7 +87,7 @@ static int wait_for(struct pl_cli *cli, struct pl_client *c, const char *service
         if (over && cli->args.json)
             printf("%s\n", body.data);
         else if (over)
-            printf("%s %s: %s\n", service, done ? "restarted" : "not restarted, the old worker serves on",
+            printf("%s %s: %s\n", service, done ? "restarted" : "not restarted",
                    message != NULL ? message : "the action is not known any more");
         json_decref(doc);
         pl_buf_free(&body);

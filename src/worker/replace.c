@@ -126,8 +126,8 @@ uint64_t pl_drain_expected_ms(uint32_t in_flight, uint64_t mean_ms, uint64_t lim
     return mean_ms < limit_ms ? mean_ms : limit_ms;
 }
 
-bool pl_is_flowing(uint32_t in_flight, int64_t queued, uint64_t since_last_ms, uint64_t gap_ms) {
-    return in_flight > 0 || queued > 0 || since_last_ms < gap_ms;
+bool pl_is_flowing(uint32_t in_flight, uint64_t since_last_ms, uint64_t gap_ms) {
+    return in_flight > 0 || since_last_ms < gap_ms;
 }
 
 /* --- limits of one worker */

@@ -93,7 +93,7 @@ uint64_t pl_hold_ms(int64_t configured_ms, uint64_t boot_ms);
 /* How long a drain will last: the mean time in a handler, if somebody is in one, at most `limit_ms`. */
 uint64_t pl_drain_expected_ms(uint32_t in_flight, uint64_t mean_ms, uint64_t limit_ms);
 /* Will a request come within the next `gap_ms`? One is here now, or the last one came that lately. */
-bool pl_is_flowing(uint32_t in_flight, int64_t queued, uint64_t since_last_ms, uint64_t gap_ms);
+bool pl_is_flowing(uint32_t in_flight, uint64_t since_last_ms, uint64_t gap_ms);
 
 /* --- limits of one worker */
 
