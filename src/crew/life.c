@@ -166,7 +166,7 @@ static void enter_draining(struct pl_worker *w) {
 
 static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
     w->more->timed_out = ev == PL_WEV_START_TIMEOUT;
-    w->more->ordered = ev != PL_WEV_EXITED;
+    if (ev != PL_WEV_EXITED) w->more->ordered = true;
     pl_probe_stop(w);
     pl_warm_stop(w);
     pl_scrape_stop(w);
