@@ -50,11 +50,15 @@ static void looked(uv_work_t *work, int status) {
     for (size_t i = 0; i < h->count; i++) {
         struct pl_worker *w = pl_crew_by_generation(h->crew, h->generation[i]);
         if (w == NULL || !h->sum[i].known) continue;
+        if (w->more->host.seen_ms == 0 && !w->more->adopted)
+            w->service->more->new_bytes = h->sum[i].anon + h->sum[i].swap;
         w->more->host = (struct pl_host_use){
             .anon = h->sum[i].anon, .swap = h->sum[i].swap, .rss = h->sum[i].rss, .seen_ms = now
         };
     }
 }
+
+static uint64_t memory_max(const struct pl_crew *c) { return c->host != NULL ? c->host->memory_max : 0; }
 
 void pl_host_tick(struct pl_crew *c, uint64_t now) {
     (void)now;
@@ -74,7 +78,14 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
     h->busy = uv_queue_work(c->app->loop, &h->work, look, looked) == 0;
 }
 
-uint64_t pl_host_memory_max(const struct pl_crew *c) { return c->host != NULL ? c->host->memory_max : 0; }
+enum pl_replace_way pl_host_way(const struct pl_service *s) {
+    const struct pl_crew *c = s->crew;
+    struct pl_replace_room room = { .max = memory_max(c), .need = s->more->new_bytes };
+    for (size_t i = 0; i < c->service_count; i++)
+        for (const struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)
+            if (pl_worker_has_process(w->state)) room.used += w->more->host.anon + w->more->host.swap;
+    return pl_replace_way_of(s->config->replace_mode, &room);
+}
 
 static uint32_t all_workers(const struct pl_crew *c) {
     uint32_t n = 0;
@@ -88,6 +99,6 @@ bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out) {
     if (u->seen_ms == 0) return false;
     *out = (struct pl_look_host){ .rss = u->rss,
                                   .limit = pl_host_limit_bytes(w->service->config->replace_host_rss,
-                                                               pl_host_memory_max(c), all_workers(c)) };
+                                                               memory_max(c), all_workers(c)) };
     return true;
 }

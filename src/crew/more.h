@@ -155,6 +155,7 @@ struct pl_service_more {
     uint64_t busy_ms, busy_seen_ms, busy_ended;
     uint32_t busy;
     uint64_t last_request_ms;
+    uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
 };
 
 struct pl_crew {
@@ -253,7 +254,8 @@ void pl_kept_save(const struct pl_service *s);
 void pl_kept_load(struct pl_service *s, struct pl_held_list *held);
 /* host.c */
 void pl_host_tick(struct pl_crew *c, uint64_t now);
-uint64_t pl_host_memory_max(const struct pl_crew *c); /* 0: no limit is known */
+/* The way a replacement of it would go now, as configured. */
+enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */
 void pl_meters_state(struct pl_worker *w);
 void pl_meters_tick(struct pl_crew *c, uint64_t now);

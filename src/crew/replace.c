@@ -26,12 +26,15 @@ static struct pl_worker *starting_in(const struct pl_service *s, uint32_t slot) 
     return NULL;
 }
 
+static struct pl_worker *by_generation(const struct pl_service *s, uint64_t generation) {
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->generation == generation && generation != 0) return w;
+    return NULL;
+}
+
 static bool old_is_there(const struct pl_service *s) {
-    const struct pl_replacement *r = &s->more->replacement;
-    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
-        if (w->generation == r->from_generation && w->generation != 0 && w->state != PL_WORKER_GONE)
-            return true;
-    return false;
+    const struct pl_worker *old = by_generation(s, s->more->replacement.from_generation);
+    return old != NULL && old->state != PL_WORKER_GONE;
 }
 
 static void finish(struct pl_service *s, bool ok, const char *message) {
@@ -63,6 +66,25 @@ static bool retry_slot(struct pl_service *s, uint32_t slot) {
 
 /* --- may it be done */
 
+static bool share_a_device(const struct pl_gpus *a, const struct pl_gpus *b) {
+    for (size_t i = 0; i < a->list.count; i++)
+        for (size_t k = 0; k < b->list.count; k++)
+            if (strcmp(a->list.at[i], b->list.at[k]) == 0) return true;
+    return false;
+}
+
+/* Another service is being replaced on a device that both name: there may be room for one more, not for two.
+ */
+static bool device_is_busy(const struct pl_service *s) {
+    for (size_t i = 0; i < s->crew->service_count; i++) {
+        const struct pl_service *other = &s->crew->services[i];
+        const struct pl_replacement *r = &other->more->replacement;
+        if (other != s && r->active && !r->waiting && share_a_device(&s->config->gpus, &other->config->gpus))
+            return true;
+    }
+    return false;
+}
+
 static struct pl_replace_case case_of(const struct pl_service *s, const struct pl_worker *w,
                                       enum pl_replace_reason reason, enum pl_replace_way way, uint64_t now) {
     struct pl_gap gap;
@@ -75,6 +97,7 @@ static struct pl_replace_case case_of(const struct pl_service *s, const struct p
                                      .mode = s->config->mode,
                                      .way = way,
                                      .under_way = o->replacement.active,
+                                     .device_busy = device_is_busy(s),
                                      .flowing = pl_is_flowing(in_flight, now - o->last_request_ms, gap_ms),
                                      .gap_ms = gap_ms,
                                      .hold_ms = pl_gap_hold_ms(s),
@@ -167,7 +190,7 @@ static void try_slot(struct pl_service *s) {
 }
 
 static bool wished_way(const struct pl_service *s, const char *mode, enum pl_replace_way *way) {
-    *way = pl_replace_way_of(s->config->replace_mode);
+    *way = pl_host_way(s);
     if (mode == NULL || strcmp(mode, "auto") == 0) return true;
     *way = strcmp(mode, "handover") == 0 ? PL_REPLACE_HANDOVER : PL_REPLACE_OVERLAP;
     return *way == PL_REPLACE_HANDOVER || strcmp(mode, "overlap") == 0;
@@ -249,8 +272,7 @@ static void hold_back(struct pl_worker *w, const struct pl_replace_case *c, enum
 void pl_replace_propose(struct pl_worker *w, enum pl_replace_reason reason, uint64_t silent_ms) {
     struct pl_service *s = w->service;
     uint64_t now = pl_crew_now(s->crew);
-    enum pl_replace_way way =
-        silent_ms != 0 ? PL_REPLACE_RESTART : pl_replace_way_of(s->config->replace_mode);
+    enum pl_replace_way way = silent_ms != 0 ? PL_REPLACE_RESTART : pl_host_way(s);
     enum pl_replace_held why;
     if (!pl_replace_listed(reason, &s->config->replace_when)) return;
     struct pl_replace_case c = case_of(s, w, reason, way, now);
@@ -358,6 +380,9 @@ bool pl_replace_lost(struct pl_worker *w) {
     return serves_on;
 }
 
+static const char stuck[] =
+    "the old worker does not end, even by SIGKILL: its place stays empty until it does";
+
 void pl_replace_tick(struct pl_service *s, uint64_t now) {
     struct pl_replacement *r = &s->more->replacement;
     if (!r->active || r->successor != NULL || s->crew->stopping) return;
@@ -368,7 +393,13 @@ void pl_replace_tick(struct pl_service *s, uint64_t now) {
         }
         return;
     }
-    if (r->way == PL_REPLACE_HANDOVER && old_is_there(s)) return; /* it drains, or ends */
+    if (r->way == PL_REPLACE_HANDOVER && old_is_there(s)) { /* it drains, or ends */
+        if (by_generation(s, r->from_generation)->state != PL_WORKER_STUCK) return;
+        pl_log(log_of(s), PL_WARN, "worker.rollback", F_STR("service", s->config->id),
+               F_INT("worker", r->slot), F_STR("mode", pl_replace_way_name(r->way)), F_STR("reason", stuck));
+        finish(s, false, stuck);
+        return;
+    }
     r->successor = starting_in(s, r->slot);
     if (r->successor != NULL) return;
     struct pl_worker *w = ready_in(s, r->slot);
@@ -379,12 +410,6 @@ void pl_replace_tick(struct pl_service *s, uint64_t now) {
 }
 
 /* --- a main before this one had begun it */
-
-static struct pl_worker *by_generation(const struct pl_service *s, uint64_t generation) {
-    for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
-        if (w->generation == generation && generation != 0) return w;
-    return NULL;
-}
 
 void pl_replace_resume(struct pl_service *s) {
     struct pl_replacement *r = &s->more->replacement;

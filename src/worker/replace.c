@@ -45,8 +45,11 @@ const char *pl_replace_way_name(enum pl_replace_way w) {
     return (unsigned)w < sizeof names / sizeof *names ? names[w] : "unknown";
 }
 
-enum pl_replace_way pl_replace_way_of(enum pl_cfg_replace_mode mode) {
-    return mode == PL_CFG_REPLACE_MODE_HANDOVER ? PL_REPLACE_HANDOVER : PL_REPLACE_OVERLAP;
+enum pl_replace_way pl_replace_way_of(enum pl_cfg_replace_mode mode, const struct pl_replace_room *room) {
+    if (mode == PL_CFG_REPLACE_MODE_HANDOVER) return PL_REPLACE_HANDOVER;
+    if (mode == PL_CFG_REPLACE_MODE_OVERLAP || room->max == 0 || room->need == 0) return PL_REPLACE_OVERLAP;
+    uint64_t free = room->max > room->used ? room->max - room->used : 0;
+    return free < room->need ? PL_REPLACE_HANDOVER : PL_REPLACE_OVERLAP;
 }
 
 /* --- the verdict */

@@ -47,8 +47,15 @@ bool pl_replace_listed(enum pl_replace_reason r, const struct pl_strings *when);
  */
 enum pl_replace_way { PL_REPLACE_OVERLAP, PL_REPLACE_HANDOVER, PL_REPLACE_RESTART };
 const char *pl_replace_way_name(enum pl_replace_way w);
-/* `auto` overlaps in this version: it knows of no device that is too small for two. */
-enum pl_replace_way pl_replace_way_of(enum pl_cfg_replace_mode mode);
+/* Host memory as far as it is known, bytes; 0 = not known. */
+struct pl_replace_room {
+    uint64_t max;  /* of the memory group */
+    uint64_t used; /* by all workers */
+    uint64_t need; /* of one when it was new */
+};
+/* `auto` overlaps unless host memory for two is known to be short. Devices do not count yet: this version
+ * does not see them. */
+enum pl_replace_way pl_replace_way_of(enum pl_cfg_replace_mode mode, const struct pl_replace_room *room);
 
 /* --- the verdict */
 

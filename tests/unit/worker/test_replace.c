@@ -177,6 +177,28 @@ TEST(the_hold_is_one_and_a_half_boots_and_at_most_a_minute) {
     assert_int_equal(pl_hold_ms(0, 30000), 0);
 }
 
+TEST(auto_hands_over_only_where_host_memory_for_two_is_known_to_be_short) {
+    static const struct {
+        enum pl_cfg_replace_mode mode;
+        struct pl_replace_room room;
+        enum pl_replace_way way;
+    } rows[] = {
+        { PL_CFG_REPLACE_MODE_AUTO, { 0, 900, 300 }, PL_REPLACE_OVERLAP }, /* no limit */
+        { PL_CFG_REPLACE_MODE_AUTO, { 1000, 900, 0 }, PL_REPLACE_OVERLAP },
+        { PL_CFG_REPLACE_MODE_AUTO, { 1000, 700, 300 }, PL_REPLACE_OVERLAP },
+        { PL_CFG_REPLACE_MODE_AUTO, { 1000, 701, 300 }, PL_REPLACE_HANDOVER },
+        { PL_CFG_REPLACE_MODE_AUTO, { 1000, 1100, 300 }, PL_REPLACE_HANDOVER },
+        { PL_CFG_REPLACE_MODE_OVERLAP,
+          { 1000, 1100, 300 },
+          PL_REPLACE_OVERLAP }, /* who says so has his way */
+        { PL_CFG_REPLACE_MODE_HANDOVER, { 0, 0, 0 }, PL_REPLACE_HANDOVER },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (pl_replace_way_of(rows[i].mode, &rows[i].room) != rows[i].way) fail_msg("row %zu", i);
+    assert_string_equal(pl_replace_way_name(PL_REPLACE_RESTART), "restart");
+    assert_string_equal(pl_replace_way_name((enum pl_replace_way)9), "unknown");
+}
+
 TEST(a_drain_lasts_as_long_as_a_handler_does_on_average) {
     assert_int_equal(pl_drain_expected_ms(0, 5000, 60000), 0);
     assert_int_equal(pl_drain_expected_ms(3, 5000, 60000), 5000);
@@ -257,6 +279,7 @@ RUN(cmocka_unit_test(the_mode_says_who_acts), cmocka_unit_test(each_obstacle_hol
     cmocka_unit_test(only_the_first_four_can_be_taken_out_of_replace_when),
     cmocka_unit_test(what_is_left_of_a_gap_grows_with_its_delay),
     cmocka_unit_test(the_hold_is_one_and_a_half_boots_and_at_most_a_minute),
+    cmocka_unit_test(auto_hands_over_only_where_host_memory_for_two_is_known_to_be_short),
     cmocka_unit_test(a_drain_lasts_as_long_as_a_handler_does_on_average),
     cmocka_unit_test(requests_flow_if_one_would_come_into_the_gap),
     cmocka_unit_test(workers_that_started_together_do_not_go_together),
