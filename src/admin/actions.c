@@ -61,26 +61,73 @@ static bool may_act(struct pl_admin *a, struct pl_conn *c, uid_t *uid) {
 static void restart(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     const char *name = json_string_value(json_object_get(body, "service"));
     json_int_t slot = json_integer_value(json_object_get(body, "worker"));
-    const char *mode = json_string_value(json_object_get(body, "mode"));
     struct pl_service *s = name != NULL ? pl_crew_find(a->o.crew, name, strlen(name)) : NULL;
-    struct pl_err err;
+    struct pl_err err = { 0 };
+    struct pl_replace_answer answer;
     if (s == NULL) {
         pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
         return;
     }
-    if (mode != NULL && strcmp(mode, "handover") == 0) {
-        pl_admin_reply_error(c, 501, "not_implemented", "handover is not in this version",
-                             "leave --mode out: overlap");
-        return;
-    }
     struct pl_action *x = new_action(a);
-    if (slot < 0 || slot > 4096 || !pl_service_replace(s, (uint32_t)slot, "operator", x->id, &err)) {
+    char id[sizeof x->id];
+    memcpy(id, x->id, sizeof id);
+    const struct pl_replace_wish wish = { .reason = PL_REPLACE_FOR_OPERATOR,
+                                          .slot = (uint32_t)slot,
+                                          .mode = json_string_value(json_object_get(body, "mode")),
+                                          .now = json_is_true(json_object_get(body, "now")),
+                                          .action = id };
+    if (slot < 0 || slot > 4096 || !pl_service_replace(s, &wish, &answer, &err)) {
         x->id[0] = '\0';
         pl_admin_reply_error(c, 409, "conflict", slot < 0 || slot > 4096 ? "no such worker" : err.msg,
                              slot < 0 || slot > 4096 ? NULL : err.hint);
         return;
     }
-    pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
+    json_t *doc = json_pack("{s:i,s:s,s:s,s:s,s:I,s:b}", "v", 1, "kind", "action", "id", id, "mode",
+                            answer.mode, "hold_ms", (json_int_t)answer.hold_ms, "waits", answer.waits);
+    if (answer.gap_known)
+        json_object_set_new(doc, "expected_gap_ms", json_integer((json_int_t)answer.expected_gap_ms));
+    pl_admin_reply_json(c, 202, doc);
+}
+
+static void done_at_once(struct pl_admin *a, struct pl_conn *c, const char *message) {
+    struct pl_action *x = new_action(a);
+    pl_admin_action_done(a, x->id, 0, message);
+    pl_admin_reply_json(
+        c, 202, json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "kind", "action", "id", x->id, "message", message));
+}
+
+static void enforce(struct pl_admin *a, struct pl_conn *c, json_t *body) {
+    const char *name = json_string_value(json_object_get(body, "service"));
+    const char *mode = json_string_value(json_object_get(body, "mode"));
+    struct pl_service *s = name != NULL ? pl_crew_find(a->o.crew, name, strlen(name)) : NULL;
+    struct pl_err err = { 0 };
+    char message[64];
+    if (s == NULL) {
+        pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
+        return;
+    }
+    const char *before = pl_config_word("mode", s->config->mode);
+    if (!pl_service_set_mode(s, mode != NULL ? mode : "enforce", &err)) {
+        pl_admin_reply_error(c, 400, "invalid_value", err.msg, err.hint);
+        return;
+    }
+    snprintf(message, sizeof message, "%s -> %s", before, pl_config_word("mode", s->config->mode));
+    done_at_once(a, c, message);
+}
+
+/* One service, or all. */
+static void drain(struct pl_admin *a, struct pl_conn *c, json_t *body) {
+    const char *name = json_string_value(json_object_get(body, "service"));
+    bool undo = json_is_true(json_object_get(body, "undo"));
+    if (name != NULL && pl_crew_find(a->o.crew, name, strlen(name)) == NULL) {
+        pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
+        return;
+    }
+    for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++) {
+        struct pl_service *s = pl_crew_service(a->o.crew, i);
+        if (name == NULL || strcmp(s->config->id, name) == 0) pl_service_drain(s, !undo);
+    }
+    done_at_once(a, c, undo ? "takes requests again" : "takes nothing new");
 }
 
 static void reload(struct pl_admin *a, struct pl_conn *c, json_t *body) {
@@ -112,10 +159,9 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, 
     static const struct {
         const char *verb;
         void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);
-    } verbs[] = { { "/restart", restart },
-                  { "/sample", pl_samples_order },
-                  { "/reload", reload },
-                  { "/log-level", log_level } };
+    } verbs[] = { { "/restart", restart }, { "/sample", pl_samples_order },
+                  { "/reload", reload },   { "/enforce", enforce },
+                  { "/drain", drain },     { "/log-level", log_level } };
     uid_t uid;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;

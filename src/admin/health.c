@@ -6,35 +6,45 @@
 
 #include "admin/inside.h"
 #include "crew/look.h"
+#include "worker/replace.h"
 
-static bool service_ready(const struct pl_service *s) { return pl_service_ready_count(s) > 0; }
+/* Until somebody serves. */
+static uint64_t left_ms(const struct pl_service *s, uint64_t now) {
+    struct pl_service_gap gap;
+    return pl_service_gap(s, now, &gap) ? gap.left_ms : pl_service_boot_left_ms(s, now);
+}
 
 bool pl_admin_ready(const struct pl_admin *a) {
     if (a->o.app->stopping) return false;
     for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++) {
         const struct pl_service *s = pl_crew_service(a->o.crew, i);
-        if (s->config->required && !service_ready(s)) return false;
+        if (s->config->required && !pl_service_ready(s)) return false;
     }
     return true;
 }
 
 const char *pl_health_why(const struct pl_service *s) {
     enum pl_worker_state best = PL_WORKER_IDLE;
-    bool backoff = false, failed = false;
+    struct pl_look_replacement r;
+    bool backoff = false, failed = false, silent = false;
+    if (s->draining) return "draining";
+    pl_look_replacement(s, 0, &r);
+    if (r.under_way && strcmp(r.mode, "handover") == 0) return "replacing";
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
         backoff = backoff || w->state == PL_WORKER_BACKOFF;
         failed = failed || w->state == PL_WORKER_FAILED;
+        silent = silent || (w->state == PL_WORKER_READY && pl_look_is_silent(w));
         if (w->state <= PL_WORKER_READY && w->state > best) best = w->state;
         if (w->state == PL_WORKER_STUCK && best == PL_WORKER_IDLE) return "stuck";
     }
-    if (best == PL_WORKER_READY) return "worker_not_ready";
+    if (best == PL_WORKER_READY) return silent ? "proof_stale" : "worker_not_ready";
     if (best == PL_WORKER_WARMING) return "warming";
     if (best != PL_WORKER_IDLE) return "starting";
     return backoff ? "backoff" : failed ? "failed" : "starting";
 }
 
 static json_t *service_json(const struct pl_admin *a, const struct pl_service *s) {
-    bool ready = service_ready(s) && !a->o.app->stopping;
+    bool ready = pl_service_ready(s) && !a->o.app->stopping;
     json_t *o = json_pack("{s:b}", "ready", ready);
     if (ready) return o;
     uint64_t now = pl_now_ms(a->o.app->clock);
@@ -78,8 +88,8 @@ static void answer_ready(struct pl_admin *a, struct pl_conn *c) {
     for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++) {
         const struct pl_service *s = pl_crew_service(a->o.crew, i);
         json_object_set_new(services, s->config->id, service_json(a, s));
-        if (!s->config->required || service_ready(s)) continue;
-        uint64_t left = pl_service_boot_left_ms(s, now);
+        if (!s->config->required || pl_service_ready(s)) continue;
+        uint64_t left = left_ms(s, now);
         if (left > longest) longest = left;
         if (why == NULL) why = pl_health_why(s);
     }
@@ -89,17 +99,17 @@ static void answer_ready(struct pl_admin *a, struct pl_conn *c) {
 }
 
 static void answer_ready_of(struct pl_admin *a, struct pl_conn *c, const struct pl_service *s) {
-    if (service_ready(s) && !a->o.app->stopping) {
+    if (pl_service_ready(s) && !a->o.app->stopping) {
         reply(c, 200, json_pack("{s:b}", "ready", 1), 0);
         return;
     }
-    reply(c, 503, service_json(a, s), pl_service_boot_left_ms(s, pl_now_ms(a->o.app->clock)));
+    reply(c, 503, service_json(a, s), left_ms(s, pl_now_ms(a->o.app->clock)));
 }
 
 /* Forward progress of a service: busy is not dead; silence beyond liveness.silent_after is. */
-static void answer_live_of(struct pl_admin *a, struct pl_conn *c, const struct pl_service *s) {
-    uint64_t silent = pl_look_silent_ms(s, pl_now_ms(a->o.app->clock));
-    if (silent < (uint64_t)s->config->liveness_silent_after_ms) {
+static void answer_live_of(struct pl_conn *c, const struct pl_service *s) {
+    uint64_t silent = pl_look_silent_ms(s);
+    if (silent < pl_silent_after_ms(s->config->liveness_silent_after_ms, s->config->traffic_timeout_ms)) {
         reply(c, 200, json_pack("{s:b}", "live", 1), 0);
         return;
     }
@@ -124,7 +134,7 @@ bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
         }
         const struct pl_service *s =
             rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
-        if (s != NULL) answer_live_of(a, c, s);
+        if (s != NULL) answer_live_of(c, s);
         return s != NULL;
     }
     if (starts(path, "/readyz", &rest)) {

@@ -32,6 +32,12 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
                           (int)w->in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
                           "timeline", timeline_json(&l));
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
+    struct pl_look_host h;
+    if (pl_look_host(w, &h)) {
+        json_t *host = json_pack("{s:s,s:I}", "scope", "host", "rss_bytes", (json_int_t)h.rss);
+        if (h.limit != 0) json_object_set_new(host, "limit_bytes", json_integer((json_int_t)h.limit));
+        json_object_set_new(o, "memory", json_pack("[o]", host));
+    }
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
         json_object_set_new(o, "warmup",
                             json_pack("{s:s,s:i,s:f,s:f}", "source", l.source, "requests",
@@ -60,6 +66,20 @@ static json_t *queue_json(const struct pl_admin *a, const struct pl_service *s) 
     return q;
 }
 
+/* What is being done, should be done, or would be: so that a gap is known before it is opened. */
+static json_t *replacement_json(const struct pl_service *s, uint64_t now) {
+    struct pl_look_replacement r;
+    pl_look_replacement(s, now, &r);
+    json_t *o = json_pack("{s:b,s:b,s:s,s:i,s:i}", "planned", r.planned, "under_way", r.under_way, "mode",
+                          r.mode, "in_hour", (int)r.in_hour, "max_per_hour", (int)r.max_per_hour);
+    if (r.gap_known) json_object_set_new(o, "expected_gap_s", json_real((double)r.expected_gap_ms / 1000));
+    if (!r.planned) return o;
+    json_object_set_new(o, "reason", json_string(r.reason));
+    json_object_set_new(o, "worker", json_integer((json_int_t)r.slot));
+    if (r.held_by != NULL) json_object_set_new(o, "held_by", json_string(r.held_by));
+    return o;
+}
+
 static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t now) {
     const struct pl_service_config *c = s->config;
     const char *mode_place;
@@ -67,7 +87,7 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     json_t *workers = json_array();
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->state != PL_WORKER_GONE) json_array_append_new(workers, worker_json(w, now));
-    bool ready = pl_service_ready_count(s) > 0;
+    bool ready = pl_service_ready(s);
     json_t *o =
         json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "name", c->id, "kind", "python", "target", c->run,
                   "engine", "bentoml", "mode", pl_config_word("mode", c->mode), "mode_origin",
@@ -82,11 +102,7 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
                         json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", 1, "replacement", 1,
                                   "admission", c->traffic_max_concurrency > 0 ? "count" : "none", "memory",
                                   "none", "ledger", 0));
-    struct pl_look_replacement r;
-    if (pl_look_replacement(s, &r))
-        json_object_set_new(o, "replacement",
-                            json_pack("{s:b,s:s,s:s,s:i,s:i}", "planned", 1, "reason", r.reason, "mode",
-                                      "overlap", "expected_gap_s", 0, "worker", (int)r.slot));
+    json_object_set_new(o, "replacement", replacement_json(s, now));
     struct pl_look_death d;
     if (pl_look_last_death(s, &d)) {
         char ts[PL_TIME_TEXT];

@@ -51,6 +51,16 @@ static void pass_time(struct pl_admit *a, uint64_t now_ms) {
     }
 }
 
+/* Both functions that are told the supply call this first. */
+static void pass_gap(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms) {
+    bool held = s->handover && s->ready == 0;
+    if (held && !a->held) a->held_from_ms = now_ms;
+    if (!held && a->held) a->held_to_ms = now_ms;
+    a->held = held;
+    a->hold_ms = s->hold_ms;
+    a->gap_left_ms = s->boot_left_ms;
+}
+
 static void take_out(struct pl_admit *a, struct pl_admit_entry *e) {
     *(e->prev != NULL ? &e->prev->next : &a->oldest) = e->next;
     *(e->next != NULL ? &e->next->prev : &a->newest) = e->prev;
@@ -88,9 +98,15 @@ void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limit
     a->limits = *limits;
 }
 
+/* Those that wait, and with `observe` those that run above the limit in their place. */
+static int64_t in_line(const struct pl_admit *a) {
+    int64_t above = a->limits.max_concurrency > 0 ? a->running - a->limits.max_concurrency : 0;
+    return a->queued + (a->limits.observe && above > 0 ? above : 0);
+}
+
 uint64_t pl_admit_retry_after(const struct pl_admit *a) {
     if (a->drain_per_s <= 0) return RETRY_LEAST_MS;
-    double ms = (double)(a->queued + 1) * 1000.0 / a->drain_per_s;
+    double ms = (double)(in_line(a) + 1) * 1000.0 / a->drain_per_s;
     if (ms >= (double)RETRY_MOST_MS) return RETRY_MOST_MS;
     return ms <= (double)RETRY_LEAST_MS ? RETRY_LEAST_MS : (uint64_t)ms;
 }
@@ -104,9 +120,9 @@ static uint64_t boot_left(const struct pl_admit_supply *s) {
 static double predicted_wait(const struct pl_admit *a, const struct pl_admit_supply *s) {
     if (a->limits.max_concurrency <= 0 || a->served < WELL_KNOWN || a->drain_per_s <= 0) return 0;
     int64_t free = a->limits.max_concurrency > a->running ? a->limits.max_concurrency - a->running : 0;
-    int64_t in_line = a->queued + 1 - free;
-    double ms = in_line > 0 ? (double)in_line * 1000.0 / a->drain_per_s : 0;
-    return ms + (s->ready == 0 ? (double)s->boot_left_ms : 0);
+    int64_t before = in_line(a) + 1 - free;
+    double ms = before > 0 ? (double)before * 1000.0 / a->drain_per_s : 0;
+    return ms + (s->ready == 0 && !a->held ? (double)s->boot_left_ms : 0);
 }
 
 static enum pl_admit_verdict refuse(struct pl_admit_refusal *why, enum pl_reason reason,
@@ -115,15 +131,35 @@ static enum pl_admit_verdict refuse(struct pl_admit_refusal *why, enum pl_reason
     return PL_ADMIT_REFUSED;
 }
 
+/* Why the queue does not take one more; NONE: it does. */
+static enum pl_reason queue_refuses(const struct pl_admit *a, const struct pl_admit_supply *s) {
+    const struct pl_admit_limits *l = &a->limits;
+    if (l->queue_requests <= 0) return PL_REASON_CONCURRENCY;
+    if (in_line(a) >= l->queue_requests) return PL_REASON_QUEUE_FULL;
+    return predicted_wait(a, s) > (double)l->max_wait_ms ? PL_REASON_PREDICTED_WAIT : PL_REASON_NONE;
+}
+
+/* Why a request that came into a gap is not held; NONE: it may wait. */
+static enum pl_reason gap_refuses(const struct pl_admit *a, const struct pl_admit_supply *s) {
+    const struct pl_admit_limits *l = &a->limits;
+    if (a->held) {
+        bool in_time = s->boot_left_ms != 0 && s->boot_left_ms <= s->hold_ms;
+        return in_time && l->queue_requests > 0 ? PL_REASON_NONE : PL_REASON_HANDOVER;
+    }
+    bool never = s->failed || !s->was_ready || s->boot_left_ms > l->max_wait_ms || l->queue_requests <= 0;
+    return never ? PL_REASON_NOT_READY : PL_REASON_NONE;
+}
+
 enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
                                       const struct pl_admit_supply *s, uint64_t now_ms,
                                       struct pl_admit_refusal *why) {
-    const struct pl_admit_limits *l = &a->limits;
     bool gap = s->ready == 0;
     pass_time(a, now_ms);
+    pass_gap(a, s, now_ms);
+    *why = (struct pl_admit_refusal){ .reason = PL_REASON_NONE };
     if (s->draining) return refuse(why, PL_REASON_DRAINING, boot_left(s));
-    if (gap && (s->failed || !s->was_ready || s->boot_left_ms > l->max_wait_ms || l->queue_requests <= 0))
-        return refuse(why, PL_REASON_NOT_READY, boot_left(s));
+    enum pl_reason reason = gap ? gap_refuses(a, s) : PL_REASON_NONE;
+    if (reason != PL_REASON_NONE) return refuse(why, reason, boot_left(s));
 
     *e = (struct pl_admit_entry){ .arrived_ms = now_ms, .number = ++a->arrivals };
     if (!gap && a->queued == 0 && !places_full(a)) {
@@ -132,9 +168,14 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
     }
     uint64_t back_ms = pl_admit_retry_after(a);
     if (gap && back_ms < s->boot_left_ms) back_ms = s->boot_left_ms;
-    if (l->queue_requests <= 0) return refuse(why, PL_REASON_CONCURRENCY, back_ms);
-    if (a->queued >= l->queue_requests) return refuse(why, PL_REASON_QUEUE_FULL, back_ms);
-    if (predicted_wait(a, s) > (double)l->max_wait_ms) return refuse(why, PL_REASON_PREDICTED_WAIT, back_ms);
+    reason = queue_refuses(a, s);
+    if (reason != PL_REASON_NONE) refuse(why, reason, back_ms);
+    bool lets = a->limits.observe && !gap;
+    if (lets && a->queued == 0) {
+        run(a, e, now_ms);
+        return PL_ADMIT_GO;
+    }
+    if (reason != PL_REASON_NONE && !lets) return PL_ADMIT_REFUSED;
     put_before(a, e, NULL);
     return PL_ADMIT_WAIT;
 }
@@ -142,24 +183,38 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
 struct pl_admit_entry *pl_admit_next(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms) {
     struct pl_admit_entry *e = a->oldest;
     pass_time(a, now_ms);
-    if (e == NULL || s->ready == 0 || places_full(a)) return NULL;
+    pass_gap(a, s, now_ms);
+    if (e == NULL || s->ready == 0 || (places_full(a) && !a->limits.observe)) return NULL;
     take_out(a, e);
     run(a, e, now_ms);
     return e;
 }
 
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Who waited when a gap was opened that is longer than the hold: nobody is kept for what cannot be kept. */
+static bool is_hopeless(const struct pl_admit *a, const struct pl_admit_entry *e) {
+    return a->held && e->arrived_ms <= a->held_from_ms && a->gap_left_ms > a->hold_ms;
+}
+
 struct pl_admit_entry *pl_admit_expired(struct pl_admit *a, uint64_t now_ms, struct pl_admit_refusal *why) {
     struct pl_admit_entry *e = a->oldest;
     pass_time(a, now_ms);
-    if (e == NULL || now_ms < pl_admit_deadline(a)) return NULL;
+    if (e == NULL || (now_ms < pl_admit_deadline(a) && !is_hopeless(a, e))) return NULL;
     take_out(a, e);
-    refuse(why, PL_REASON_WAITED_TOO_LONG, pl_admit_retry_after(a));
+    if (a->held)
+        refuse(why, PL_REASON_HANDOVER, a->gap_left_ms != 0 ? a->gap_left_ms : BOOT_UNKNOWN_MS);
+    else
+        refuse(why, PL_REASON_WAITED_TOO_LONG, pl_admit_retry_after(a));
     return e;
 }
 
 uint64_t pl_admit_deadline(const struct pl_admit *a) {
+    const struct pl_admit_entry *e = a->oldest;
     /* The queue is in the order of arrival, so nobody behind the oldest is due earlier. */
-    return a->oldest != NULL ? a->oldest->arrived_ms + a->limits.max_wait_ms : 0;
+    if (e == NULL) return 0;
+    if (a->held) return later(e->arrived_ms, a->held_from_ms) + a->hold_ms;
+    return later(e->arrived_ms, a->held_to_ms) + a->limits.max_wait_ms;
 }
 
 void pl_admit_release(struct pl_admit *a, struct pl_admit_entry *e, bool served, uint64_t now_ms) {

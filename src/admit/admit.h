@@ -17,6 +17,7 @@ struct pl_admit_limits {
     int64_t max_concurrency; /* whole service; <= 0: no limit */
     int64_t queue_requests;  /* 0: no queue */
     uint64_t max_wait_ms;
+    bool observe; /* who could be given to a worker is: what would be done is only told */
 };
 
 /* What the crew says about the service's workers when a request arrives. */
@@ -26,6 +27,8 @@ struct pl_admit_supply {
     bool failed;           /* FAILED or BACKOFF everywhere: nobody is on the way */
     bool draining;         /* the instance or the service takes nothing new */
     uint64_t boot_left_ms; /* expected until a worker is ready; 0 = unknown */
+    bool handover;         /* the gap was opened on purpose: requests are held */
+    uint64_t hold_ms;      /* for so long at most; takes the place of max_wait while it is open */
 };
 
 enum pl_admit_state { PL_ADMIT_OUTSIDE, PL_ADMIT_QUEUED, PL_ADMIT_RUNNING };
@@ -46,7 +49,10 @@ struct pl_admit {
     uint64_t seen_ms;    /* time before this is counted; 0 = none yet */
     uint64_t full_at_ms; /* when all places were last taken */
     uint64_t saturated_ms, served;
-    bool saturated; /* all places were taken at some time in the millisecond seen_ms */
+    bool saturated;                    /* all places were taken at some time in the millisecond seen_ms */
+    bool held;                         /* a handover is open */
+    uint64_t held_from_ms, held_to_ms; /* when it was opened; when the last one closed */
+    uint64_t hold_ms, gap_left_ms;     /* of it, as last told */
 };
 
 enum pl_admit_verdict { PL_ADMIT_GO, PL_ADMIT_WAIT, PL_ADMIT_REFUSED };
@@ -59,12 +65,15 @@ void pl_admit_init(struct pl_admit *a, const struct pl_admit_limits *limits);
 /* Live change of limits; lowered below use it never evicts. Call pl_admit_next after it. */
 void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limits);
 
-/* GO: running now. WAIT: in the queue. REFUSED: `why` is filled, the entry stays outside.
- * No ready worker: a first start is refused (not_ready, Retry-After = remaining boot, 5 s when nobody knows
- * it); a gap waits in the queue if the boot is expected within max_wait (an unknown one counts as such), else
- * not_ready. A place in the queue is refused early (predicted_wait) only while the drain rate is well known.
- * Never jumps the queue. Draining and failed services answer with the remaining boot too: something else may
- * be coming up. */
+/* GO: running now. WAIT: in the queue. REFUSED: `why` is filled, the entry stays outside. With `observe` what
+ * a limit would have refused is GO, and `why` is filled all the same (else its reason is NONE); those that
+ * run above the limit stand for the queue then. Without a worker there is nothing to let through, and observe
+ * changes nothing. No ready worker: a first start is refused (not_ready, Retry-After = remaining boot, 5 s
+ * when nobody knows it); a gap waits in the queue if the boot is expected within max_wait (an unknown one
+ * counts as such), else not_ready. A place in the queue is refused early (predicted_wait) only while the
+ * drain rate is well known. A handover waits in the queue if its end is expected within the hold, else
+ * `handover` with what is left of it. Never jumps the queue. Draining and failed services answer with the
+ * remaining boot too: something else may be coming up. */
 enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
                                       const struct pl_admit_supply *s, uint64_t now_ms,
                                       struct pl_admit_refusal *why);
@@ -72,7 +81,9 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
  * worker that became ready, or a change of limits. `draining` does not hold back who was let in before: see
  * pl_admit_evict. */
 struct pl_admit_entry *pl_admit_next(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms);
-/* The oldest that has waited max_wait, taken out (OUTSIDE); or NULL. `why` gets waited_too_long. */
+/* The oldest that has waited max_wait, taken out (OUTSIDE); or NULL. `why` gets waited_too_long. While a
+ * handover is open it is the hold that counts, and `handover`: from the opening for who waited already, and
+ * at once for them when the gap will be longer than that. Held time is not counted again when it is over. */
 struct pl_admit_entry *pl_admit_expired(struct pl_admit *a, uint64_t now_ms, struct pl_admit_refusal *why);
 /* When pl_admit_expired should next be asked; 0 = never. */
 uint64_t pl_admit_deadline(const struct pl_admit *a);

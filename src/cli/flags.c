@@ -20,7 +20,8 @@ static const struct pl_flag events_flags[] = {
 static const struct pl_flag restart_flags[] = {
     { "all", 0, PL_FLAG_SWITCH, NULL, "every service" },
     { "worker", 0, PL_FLAG_VALUE, "N", "this worker only" },
-    { "mode", 0, PL_FLAG_VALUE, "MODE", "auto or overlap" },
+    { "mode", 0, PL_FLAG_VALUE, "MODE", "auto, overlap or handover" },
+    { "now", 0, PL_FLAG_SWITCH, NULL, "do not wait for a quiet moment" },
     { "no-wait", 0, PL_FLAG_SWITCH, NULL, "do not wait for the successor" },
 };
 static const struct pl_flag reload_flags[] = {
@@ -59,6 +60,10 @@ static const struct pl_flag plan_flags[] = {
     { "k8s", 0, PL_FLAG_SWITCH, NULL, "only the memory of a pod" },
     { "total-gib", 0, PL_FLAG_VALUE, "X", "as --gpu card:XGiB" },
 };
+static const struct pl_flag drain_flags[] = {
+    { "timeout", 0, PL_FLAG_VALUE, "DUR", "how long to wait for what runs (60s)" },
+    { "undo", 0, PL_FLAG_SWITCH, NULL, "let requests in again" },
+};
 static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
@@ -76,6 +81,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "reload", reload_flags, sizeof reload_flags / sizeof *reload_flags },
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },
         { "plan", plan_flags, sizeof plan_flags / sizeof *plan_flags },
+        { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

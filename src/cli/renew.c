@@ -108,7 +108,7 @@ static void roll_back(void) {
         /* One that had its new generation already goes back, too; the failed one still serves with its old
          * one. */
         if (has_change(s->config->id, PL_CHANGE_GENERATION) && renew.generations > 1)
-            pl_service_replace(s, 0, "rollback", NULL, &err);
+            pl_service_replace(s, &(struct pl_replace_wish){ .reason = PL_REPLACE_FOR_ROLLBACK }, NULL, &err);
     }
     char message[sizeof renew.why + 80];
     snprintf(message, sizeof message, "rolled back, a new generation did not become ready: %s", renew.why);
@@ -145,7 +145,9 @@ static void start_generations(void) {
         if (!has_change(s->config->id, PL_CHANGE_GENERATION)) continue;
         renew.generations++;
         renew.waiting++;
-        if (!pl_service_replace(s, 0, "generation", PL_RENEW_ACTION, &err)) pl_renew_replaced(false, err.msg);
+        const struct pl_replace_wish wish = { .reason = PL_REPLACE_FOR_GENERATION,
+                                              .action = PL_RENEW_ACTION };
+        if (!pl_service_replace(s, &wish, NULL, &err)) pl_renew_replaced(false, err.msg);
     }
     pl_renew_replaced(true, "");
 }

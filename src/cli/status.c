@@ -42,6 +42,24 @@ static int print_worker(const json_t *w) {
     return 1;
 }
 
+/* One line while something is planned or a gap is to be expected; else none. */
+static int print_replacement(const json_t *r) {
+    bool planned = json_is_true(json_object_get(r, "planned"));
+    double gap_s = number(r, "expected_gap_s");
+    char gap[64] = "no gap expected";
+    if (gap_s > 0) snprintf(gap, sizeof gap, "a gap of %.1f s expected", gap_s);
+    if (json_object_get(r, "expected_gap_s") == NULL) snprintf(gap, sizeof gap, "gap not known");
+    if (planned && json_is_true(json_object_get(r, "under_way")))
+        printf("    replacing worker %.0f: %s, %s, %s\n", number(r, "worker"), text(r, "reason"),
+               text(r, "mode"), gap);
+    else if (planned)
+        printf("    worker %.0f should be replaced (%s, %s, %s): held back by %s\n", number(r, "worker"),
+               text(r, "reason"), text(r, "mode"), gap, text(r, "held_by"));
+    else if (gap_s > 0)
+        printf("    a replacement would be a %s, %s\n", text(r, "mode"), gap);
+    return planned || gap_s > 0;
+}
+
 static int print_service(const json_t *s, int lines) {
     size_t i;
     json_t *w;
@@ -57,10 +75,7 @@ static int print_service(const json_t *s, int lines) {
     int used = 2;
     json_array_foreach(json_object_get(s, "workers"), i, w) if (lines + used < LINES - 4) used +=
         print_worker(w);
-    if (replacement != NULL)
-        printf("    replacing worker %.0f: %s, %s, no gap expected\n", number(replacement, "worker"),
-               text(replacement, "reason"), text(replacement, "mode")),
-            used++;
+    used += print_replacement(replacement);
     if (death != NULL)
         printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")),
             used++;

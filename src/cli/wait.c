@@ -9,18 +9,19 @@
 
 enum { ASK_AGAIN_MS = 100, LONGEST_WAIT_MS = 15 * 60 * 1000 };
 
-static bool give_order(struct pl_client *c, const char *path, const json_t *order, char *id, size_t room,
-                       struct pl_err *err) {
+static bool give_order(struct pl_cli *cli, struct pl_client *c, const struct pl_wait *w, const json_t *order,
+                       char *id, size_t room, struct pl_err *err) {
     struct pl_buf body;
     int status;
     char *text = json_dumps(order, JSON_COMPACT);
-    bool ok = pl_client_ask(c, "POST", path, text, &status, &body, err);
+    bool ok = pl_client_ask(c, "POST", w->path, text, &status, &body, err);
     free(text);
     if (!ok) return false;
     if (status == 202) {
         json_t *reply = json_loadb(body.data, body.len, 0, NULL);
         const char *action = json_string_value(json_object_get(reply, "id"));
         snprintf(id, room, "%s", action != NULL ? action : "");
+        if (w->accepted != NULL && !cli->args.json && !cli->args.quiet) w->accepted(w, reply);
         json_decref(reply);
     } else {
         pl_client_error(c, status, &body, err);
@@ -60,7 +61,7 @@ int pl_wait_action(struct pl_cli *cli, struct pl_client *c, const struct pl_wait
     char id[32];
     int result = 0;
     int64_t limit = cli->args.wait_ms >= 0 ? cli->args.wait_ms : LONGEST_WAIT_MS;
-    if (!give_order(c, w->path, order, id, sizeof id, &err)) return pl_cli_fail(cli, &err);
+    if (!give_order(cli, c, w, order, id, sizeof id, &err)) return pl_cli_fail(cli, &err);
     if (w->no_wait) {
         printf(cli->args.json ? "{\"v\":1,\"kind\":\"action\",\"id\":\"%s\"}\n" : "%s\n", id);
         return 0;

@@ -10,7 +10,9 @@ struct pl_wait {
     const char *what;          /* what it is about, for messages: the service */
     const char *done, *failed; /* words before the server's own message; NULL: that alone */
     const char *late;          /* the wait ran out */
-    bool no_wait;              /* print the action's id and leave */
+    /* NULL, or tells of the server's first reply; not with --json or --quiet */
+    void (*accepted)(const struct pl_wait *w, const json_t *reply);
+    bool no_wait; /* print the action's id and leave */
 };
 /* 0: done. 1: it failed, or --wait is over (15 minutes unless given). Else the exit status of an error that
  * was printed. */

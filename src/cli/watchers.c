@@ -17,7 +17,8 @@ struct watcher {
 static void on_quiet(uv_timer_t *t) {
     struct watcher *w = t->data;
     struct pl_err err = { 0 };
-    bool ok = w->service != NULL ? pl_service_replace(w->service, 0, "generation", NULL, &err)
+    const struct pl_replace_wish wish = { .reason = PL_REPLACE_FOR_GENERATION };
+    bool ok = w->service != NULL ? pl_service_replace(w->service, &wish, NULL, &err)
                                  : pl_renew_order(false, "", &err);
     if (ok) return;
     /* One is under way: the change came too late for it, so look again. */

@@ -182,11 +182,8 @@ void pl_config_warn(struct pl_config *cfg, const char *place, const char *fmt, .
     pl_config_note(cfg, &cfg->warnings, &cfg->inside->warning_room, line);
 }
 
-static void warn_of_effect(struct pl_config *cfg, const struct pl_option *o, const char *text,
-                           const char *place) {
+static void warn_of_effect(struct pl_config *cfg, const struct pl_option *o, const char *place) {
     if (o->when == PL_WHEN_LATER) pl_config_warn(cfg, place, "'%s' has no effect in this version", o->key);
-    if (strcmp(o->key, "mode") == 0 && strcmp(text, "guard") != 0)
-        pl_config_warn(cfg, place, "'mode: %s' is treated as guard in this version", pl_quote(text).text);
 }
 
 /* ---- listen, host and port ---- */
@@ -311,7 +308,7 @@ bool pl_config_set_option(struct pl_config *cfg, size_t service, const struct pl
     else if (ok)
         ok = store(cfg, service, o, text, origin, place, err);
     if (!ok) return pl_err_wrap(err, "%s: %s", place, o->key);
-    if (ours) warn_of_effect(cfg, o, text, place);
+    if (ours) warn_of_effect(cfg, o, place);
     return true;
 }
 

@@ -105,6 +105,22 @@ static bool check_limits(const struct pl_config *cfg, size_t i, struct pl_err *e
                    pl_quote(pl_config_text(cfg, i, "limits.body")).text);
 }
 
+/* A reason that is misspelt would silently never be one. */
+static bool check_reasons(const struct pl_config *cfg, size_t i, struct pl_err *err) {
+    static const char *const known[] = { "leak", "forecast", "host_rss", "hang" };
+    const struct pl_strings *when = &cfg->services[i].replace_when;
+    for (size_t k = 0; k < when->count; k++) {
+        bool found = false;
+        for (size_t n = 0; n < sizeof known / sizeof known[0]; n++)
+            found = found || strcmp(when->at[k], known[n]) == 0;
+        if (found) continue;
+        PL_FAIL(err, PL_E_CONFIG, "%s: replace.when: '%s' is no reason", place_of(cfg, i, "replace.when"),
+                pl_quote(when->at[k]).text);
+        return pl_err_hint(err, "reasons are leak, forecast, host_rss, hang");
+    }
+    return true;
+}
+
 bool pl_config_check(const struct pl_config *cfg, struct pl_err *err) {
     if (cfg->service_count == 0) {
         if (cfg->file != NULL)
@@ -114,7 +130,8 @@ bool pl_config_check(const struct pl_config *cfg, struct pl_err *err) {
         return pl_err_hint(err, "name a service: plimsoll serve service:Class");
     }
     for (size_t i = 0; i < cfg->service_count; i++)
-        if (!check_kind(cfg, i, err) || !check_routes(cfg, i, err) || !check_limits(cfg, i, err))
+        if (!check_kind(cfg, i, err) || !check_routes(cfg, i, err) || !check_limits(cfg, i, err) ||
+            !check_reasons(cfg, i, err))
             return false;
     return true;
 }

@@ -36,6 +36,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         s->index = (uint32_t)i;
         s->more = calloc(1, sizeof *s->more);
         if (s->more == NULL) goto out_of_memory;
+        pl_guard_init(s);
         s->more->slots = calloc(1, sizeof *s->more->slots);
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;
@@ -90,6 +91,11 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
     o->time.spawned = now - item->age_ms;
     o->start_until_ms = now + pl_start_timeout_ms(0);
     bool ready = pl_note_read(w, item->note, item->note_bytes);
+    const struct pl_replacement *r = &s->more->replacement;
+    bool handed_over =
+        r->active && !r->waiting && r->way == PL_REPLACE_HANDOVER && r->from_generation == w->generation;
+    if (handed_over) o->replaced = false; /* it drains, and its slot is its own until it is gone */
+    o->ordered = item->stopping;
     pl_spawn_shared(w, page_fd, ring_fd);
     if (control_fd != -1) pl_control_open(w, control_fd);
     pl_life_feed(w, PL_WEV_START);
@@ -102,12 +108,14 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
         pl_life_feed(w, PL_WEV_STOP);
         return;
     }
+    struct pl_page_counters p;
+    if (pl_page_counters(&w->page, &p) && p.ended > w->served) w->served = p.ended;
     if (ready) {
         /* It is warm and its proof is fresh enough to serve at once: fed what it had already seen. */
         o->says_ready = true;
         w->state = PL_WORKER_WARMING;
         pl_life_feed(w, PL_WEV_WARMED);
-        if (o->replaced) pl_life_feed(w, PL_WEV_REPLACE);
+        if (o->replaced || handed_over) pl_life_feed(w, PL_WEV_REPLACE);
     } else {
         pl_life_feed(w, PL_WEV_SPAWNED);
         pl_control_go(w);
@@ -198,6 +206,7 @@ static void on_tick(uv_timer_t *t) {
     if (now - c->metered_ms >= 1000) {
         c->metered_ms = now;
         pl_meters_tick(c, now);
+        pl_guard_tick(c, now);
     }
     if (c->stopping && !c->stopped && all_gone(c)) {
         c->stopped = true;
@@ -235,12 +244,14 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     }
     if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
     take_descriptions(c, held);
+    for (size_t i = 0; i < c->service_count; i++) pl_kept_load(&c->services[i], held);
     for (size_t i = 0; i < count; i++)
         adopt(c, &items[i], fds[i][0], fds[i][1], held_control(c, held, items[i].generation));
     free(items);
     free(fds);
     if (count > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", count));
     for (size_t i = 0; i < c->service_count; i++) {
+        pl_replace_resume(&c->services[i]);
         pl_life_ready_changed(&c->services[i]);
         pl_life_tend(&c->services[i], pl_crew_now(c));
     }
@@ -252,7 +263,10 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
 
 void pl_crew_reconfigured(struct pl_crew *c) {
     PL_ASSERT(c->app->config->service_count == c->service_count);
-    for (size_t i = 0; i < c->service_count; i++) c->services[i].config = &c->app->config->services[i];
+    for (size_t i = 0; i < c->service_count; i++) {
+        c->services[i].config = &c->app->config->services[i];
+        pl_kept_reapply(&c->services[i]); /* what an operator said outlives a reload */
+    }
 }
 
 void pl_crew_stop(struct pl_crew *c) {
@@ -320,8 +334,10 @@ uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms) {
 /* --- the gateway's counts */
 
 void pl_worker_begin(struct pl_worker *w) {
+    uint64_t now = pl_crew_now(w->service->crew);
     w->in_flight++;
-    if (w->more->time.first_request == 0) w->more->time.first_request = pl_crew_now(w->service->crew);
+    pl_guard_busy(w->service, 1, now);
+    if (w->more->time.first_request == 0) w->more->time.first_request = now;
 }
 
 void pl_worker_end(struct pl_worker *w, bool ok) {
@@ -329,7 +345,11 @@ void pl_worker_end(struct pl_worker *w, bool ok) {
     uint64_t now = pl_crew_now(w->service->crew);
     w->in_flight--;
     w->served++;
-    if (ok) w->more->proof_ms = now;
+    pl_guard_busy(w->service, -1, now);
+    if (ok) {
+        w->more->proof_ms = now;
+        pl_silence_sign(&w->more->silence);
+    }
     if (ok && !w->more->first_told) {
         w->more->first_told = true;
         double took_s = (double)(now - w->more->time.first_request) / 1000;

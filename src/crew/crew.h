@@ -15,6 +15,7 @@
 #include "crew/app.h"
 #include "sample/page.h"
 #include "worker/death.h"
+#include "worker/replace.h"
 #include "worker/state.h"
 
 struct pl_crew;
@@ -46,10 +47,11 @@ struct pl_service {
     struct pl_service_config *config; /* borrowed from app->config; changes when described */
     uint32_t index;                   /* in app->config->services */
     struct pl_worker *workers;
-    bool was_ready;   /* has been ready in this life of the keeper */
-    bool draining;    /* by operator */
-    bool described;   /* the worker has told what the decorator says; limits are final */
-    uint64_t boot_ms; /* measured, spawn to READY; 0 = not yet */
+    bool was_ready;         /* has been ready in this life of the keeper */
+    bool draining;          /* by operator */
+    bool described;         /* the worker has told what the decorator says; limits are final */
+    uint64_t boot_ms;       /* measured, spawn to READY; 0 = not yet */
+    uint32_t held, refused; /* counted by the gateway in a handover, taken by the crew at its end */
     struct pl_service_more *more;
 };
 
@@ -89,10 +91,38 @@ void pl_crew_reconfigured(struct pl_crew *c);
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);
 
-/* Replaces one worker (slot) or all (0) by overlap. `action` names it for on_action, or NULL. False: one is
- * under way. */
-bool pl_service_replace(struct pl_service *s, uint32_t slot, const char *reason, const char *action,
-                        struct pl_err *err);
+/* A person's wish, or a reload's, to replace one worker (slot) or all (0). */
+struct pl_replace_wish {
+    enum pl_replace_reason reason; /* OPERATOR, GENERATION or ROLLBACK */
+    uint32_t slot;
+    const char *mode;   /* "overlap", "handover"; NULL or "auto": as configured */
+    bool now;           /* do not wait for a quiet moment */
+    const char *action; /* names it for on_action, or NULL */
+};
+/* What came of it at once. */
+struct pl_replace_answer {
+    const char *mode;
+    uint64_t expected_gap_ms, hold_ms; /* gap 0: others serve meanwhile, or nobody knows */
+    bool gap_known, waits;             /* waits: for a quiet moment */
+};
+/* False: another one is under way, no such worker, no such mode. `answer` may be NULL. */
+bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish,
+                        struct pl_replace_answer *answer, struct pl_err *err);
+/* A handover in which nobody serves, and what is expected of it. */
+struct pl_service_gap {
+    uint64_t left_ms; /* 0 = unknown */
+    uint64_t hold_ms; /* how long a request may be held */
+};
+/* False: there is none. */
+bool pl_service_gap(const struct pl_service *s, uint64_t now_ms, struct pl_service_gap *out);
+/* For /readyz: a routable worker, or a handover in which the service stays ready; and it is not drained. */
+bool pl_service_ready(const struct pl_service *s);
+/* `enforce`: origin operator; kept for the next main. */
+bool pl_service_set_mode(struct pl_service *s, const char *mode, struct pl_err *err);
+/* `drain`: nothing new is let in. Kept for the next main. */
+void pl_service_drain(struct pl_service *s, bool drain);
+/* What would have been refused or replaced: plimsoll_would_total. */
+void pl_service_would(struct pl_service *s, const char *action, const char *reason);
 bool pl_service_failed(const struct pl_service *s); /* every slot has been given up */
 
 size_t pl_crew_service_count(const struct pl_crew *c);

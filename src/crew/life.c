@@ -77,13 +77,15 @@ void pl_life_order_stop(struct pl_worker *w) {
     struct pl_wire_message m;
     if (w->generation == 0 || w->exited) return; /* not spawned yet: on_spawned comes back here */
     pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
+    bool silent = w->more->hung_ms != 0; /* it would not hear a SIGTERM */
     m.signal.generation = w->generation;
-    m.signal.signal = SIGTERM;
+    m.signal.signal = silent ? SIGKILL : SIGTERM;
     m.signal.kill_ms = (uint32_t)w->service->config->stop_timeout_ms;
     pl_link_order(w->service->crew->link, &m, NULL, NULL);
     w->more->stopped_ms = pl_crew_now(w->service->crew);
     pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("signal", "SIGTERM"));
+           F_INT("worker", w->slot), F_INT("generation", w->generation),
+           F_STR("signal", silent ? "SIGKILL" : "SIGTERM"));
 }
 
 static void enter_loading(struct pl_worker *w) { pl_probe_start(w); }
@@ -108,10 +110,27 @@ static void enter_warming(struct pl_worker *w) {
     pl_warm_start(w);
 }
 
+/* The slot's last worker died; this one is what came of it. */
+static void tell_restarted(struct pl_worker *w, uint64_t now) {
+    struct pl_service *s = w->service;
+    struct pl_slot *slot = pl_life_slot(s, w->slot);
+    if (slot->down_since_ms == 0) return;
+    uint64_t took = now - slot->down_since_ms;
+    slot->down_since_ms = 0;
+    pl_replace_counted(s, slot->restart_for, PL_REPLACE_RESTART, took);
+    pl_log(log_of(w), PL_INFO, "worker.replaced", F_STR("service", s->config->id), F_INT("worker", w->slot),
+           F_INT("generation", w->generation), F_STR("reason", pl_replace_reason_name(slot->restart_for)),
+           F_STR("mode", pl_replace_way_name(PL_REPLACE_RESTART)), F_INT("took_ms", took),
+           F_INT("gap_ms", pl_service_ready_count(s) == 0 ? took : 0));
+}
+
 static void enter_ready(struct pl_worker *w) {
     struct pl_service *s = w->service;
     struct pl_worker_more *o = w->more;
     uint64_t now = pl_crew_now(s->crew);
+    const struct pl_service_config *c = s->config;
+    o->max_requests = pl_max_requests_of(c->replace_max_requests, c->replace_max_requests_jitter,
+                                         s->crew->app->keeper_boot ^ w->generation);
     o->was_ready = true;
     o->ready_from_ms = o->proof_ms = now;
     o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
@@ -127,9 +146,11 @@ static void enter_ready(struct pl_worker *w) {
     }
     s->was_ready = true;
     s->more->failed_since_ms = 0;
+    tell_restarted(w, now);
     w->routable = o->says_ready;
     pl_note_leave(w);
     pl_replace_ready(w);
+    pl_gap_meter(s, now);
     pl_life_ready_changed(s);
     s->crew->hooks.supply_changed(s->crew->hooks.ctx, s);
 }
@@ -145,7 +166,7 @@ static void enter_draining(struct pl_worker *w) {
 
 static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
     w->more->timed_out = ev == PL_WEV_START_TIMEOUT;
-    w->more->ordered = ev != PL_WEV_EXITED;
+    if (ev != PL_WEV_EXITED) w->more->ordered = true;
     pl_probe_stop(w);
     pl_warm_stop(w);
     pl_scrape_stop(w);
@@ -229,6 +250,7 @@ static void explain(struct pl_worker *w) {
                                     .timed_out = o->timed_out,
                                     .ordered = o->ordered,
                                     .lived_ms = pl_crew_now(w->service->crew) - o->time.spawned,
+                                    .silent_ms = o->hung_ms,
                                     .last_line = line,
                                     .program = w->service->config->python,
                                     .folder = w->service->config->working_dir,
@@ -243,9 +265,9 @@ static void explain(struct pl_worker *w) {
 }
 
 /* True if nobody asked for this end. A start that took too long or did not warm up was ended by us, and is a
- * failure. */
+ * failure; so is a silence. */
 static bool is_failure(const struct pl_worker_more *o) {
-    return !o->ordered || o->timed_out || o->warm_failed;
+    return !o->ordered || o->timed_out || o->warm_failed || o->hung_ms != 0;
 }
 
 static void tell_end(struct pl_worker *w) {
@@ -272,9 +294,10 @@ static enum pl_worker_event after_the_end(struct pl_worker *w) {
     uint64_t now = pl_crew_now(s->crew);
     if (!is_failure(o) || s->crew->stopping) return PL_WEV_EMPTY;
     slot->last_cause = o->cause;
-    if (o->replaces != NULL || (s->more->replacement.active && s->more->replacement.successor == w)) {
-        pl_replace_lost(w); /* the old one goes on serving: no retry here */
-        return PL_WEV_EMPTY;
+    if (pl_replace_lost(w)) return PL_WEV_EMPTY; /* the old one goes on serving: no retry here */
+    if (o->was_ready && !o->replaced) {
+        slot->down_since_ms = now;
+        slot->restart_for = o->hung_ms != 0 ? PL_REPLACE_FOR_HANG : PL_REPLACE_FOR_CRASH;
     }
     uint64_t lived = o->was_ready ? now - o->ready_from_ms : 0;
     switch (pl_after_death(o->was_ready, lived, slot->failed_starts + !o->was_ready,
@@ -311,6 +334,9 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     pl_control_close(w);
     w->more->keeper_gone = true;
     w->more->gone_ms = pl_crew_now(c);
+    if (w->more->ordered && !is_failure(w->more) && w->more->stopped_ms != 0)
+        w->service->more->stop_ms =
+            pl_boot_learn_ms(w->service->more->stop_ms, w->more->gone_ms - w->more->stopped_ms);
     if (w->generation != 0) {
         snprintf(name, sizeof name, "ctl:%llu", (unsigned long long)w->generation);
         pl_hold(c, name, -1);
@@ -456,7 +482,7 @@ void pl_life_tick(struct pl_crew *c, uint64_t now) {
 
 void pl_life_ready_changed(struct pl_service *s) {
     struct pl_service_more *o = s->more;
-    bool ready = pl_service_ready_count(s) > 0;
+    bool ready = pl_service_ready(s);
     if (o->ready_told && o->ready_was == ready) return;
     bool first = !o->ready_told;
     o->ready_told = true;

@@ -54,9 +54,15 @@ uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms) {
     return newest != 0 ? now_ms - newest : UINT64_MAX;
 }
 
-uint64_t pl_look_silent_ms(const struct pl_service *s, uint64_t now_ms) {
-    uint64_t age = pl_look_proof_age_ms(s, now_ms);
-    return age == UINT64_MAX ? 0 : age;
+/* One that shows progress is enough: then the service does. */
+uint64_t pl_look_silent_ms(const struct pl_service *s) {
+    uint64_t least = UINT64_MAX;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        if (w->state != PL_WORKER_READY) continue;
+        uint64_t silent = pl_silence_ms(&w->more->silence);
+        if (silent < least) least = silent;
+    }
+    return least != UINT64_MAX ? least : 0;
 }
 
 const struct pl_description *pl_look_description(const struct pl_service *s) { return s->more->description; }
@@ -97,12 +103,47 @@ bool pl_look_last_death(const struct pl_service *s, struct pl_look_death *out) {
     return true;
 }
 
-bool pl_look_replacement(const struct pl_service *s, struct pl_look_replacement *out) {
-    const struct pl_replacement *r = &s->more->replacement;
-    if (!r->active) return false;
-    *out = (struct pl_look_replacement){ .reason = r->reason, .slot = r->slot };
-    return true;
+static const struct pl_worker *first_ready(const struct pl_service *s) {
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->state == PL_WORKER_READY) return w;
+    return NULL;
 }
+
+static void look_under_way(const struct pl_service *s, uint64_t now_ms, struct pl_look_replacement *out) {
+    const struct pl_replacement *r = &s->more->replacement;
+    struct pl_service_gap gap;
+    out->planned = out->under_way = true;
+    out->mode = pl_replace_way_name(r->way);
+    out->reason = pl_replace_reason_name(r->reason);
+    out->slot = r->slot;
+    out->gap_known = true;
+    if (!pl_service_gap(s, now_ms, &gap)) return;
+    out->gap_known = gap.left_ms != 0;
+    out->expected_gap_ms = gap.left_ms;
+}
+
+void pl_look_replacement(const struct pl_service *s, uint64_t now_ms, struct pl_look_replacement *out) {
+    const struct pl_service_more *o = s->more;
+    const struct pl_replacement *r = &o->replacement;
+    enum pl_replace_way way = r->active ? r->way : pl_host_way(s);
+    struct pl_gap gap = { .boot_ms = 1 };
+    *out = (struct pl_look_replacement){ .mode = pl_replace_way_name(way),
+                                         .in_hour = pl_hour_count(&o->hour, now_ms),
+                                         .max_per_hour = (uint32_t)s->config->replace_max_per_hour };
+    if (r->active && !r->waiting) {
+        look_under_way(s, now_ms, out);
+        return;
+    }
+    if (way == PL_REPLACE_HANDOVER) out->expected_gap_ms = pl_gap_expect(s, first_ready(s), &gap);
+    out->gap_known = gap.boot_ms != 0;
+    if (!o->plan.is) return;
+    out->planned = true;
+    out->reason = pl_replace_reason_name(o->plan.reason);
+    out->held_by = pl_replace_held_name(o->plan.held_by);
+    out->slot = o->plan.slot;
+}
+
+bool pl_look_is_silent(const struct pl_worker *w) { return w->more->silent_told; }
 
 struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool previous) {
     if (previous) return s->more->previous_tail;

@@ -11,7 +11,7 @@ void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **pha
                    char *detail, size_t room);
 uint32_t pl_look_attempt(const struct pl_service *s); /* 1 = the first */
 /* How long no worker of it has shown progress while it should have; 0: it has, or nothing runs. */
-uint64_t pl_look_silent_ms(const struct pl_service *s, uint64_t now_ms);
+uint64_t pl_look_silent_ms(const struct pl_service *s);
 uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms); /* UINT64_MAX: none */
 const struct pl_description *pl_look_description(const struct pl_service *s);
 
@@ -36,10 +36,21 @@ const char *pl_look_cause(const struct pl_worker *w, const char **sentence);
 bool pl_look_last_death(const struct pl_service *s, struct pl_look_death *out);
 
 struct pl_look_replacement {
-    const char *reason;
+    const char *mode; /* the next one's, or that of the one under way */
+    bool planned;     /* it should be done: `reason`, `slot`, and `held_by` if it is not done now */
+    bool under_way;
+    const char *reason, *held_by; /* held_by NULL: nothing holds it */
     uint32_t slot;
+    bool gap_known;
+    uint64_t expected_gap_ms; /* nobody will serve for so long; of one under way: still */
+    uint32_t in_hour, max_per_hour;
 };
-bool pl_look_replacement(const struct pl_service *s, struct pl_look_replacement *out);
+void pl_look_replacement(const struct pl_service *s, uint64_t now_ms, struct pl_look_replacement *out);
+bool pl_look_is_silent(const struct pl_worker *w); /* no sign of life for liveness.silent_after */
+struct pl_look_host {
+    uint64_t rss, limit; /* limit 0: none */
+};
+bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false: not known */
 
 struct pl_tail; /* crew/tail.h */
 /* Output of a slot's worker (0: of all of them as it came), or of the last generation that is gone. NULL:

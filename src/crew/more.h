@@ -8,6 +8,8 @@
 #include "crew/link.h"
 #include "net/ask.h"
 #include "worker/policy.h"
+#include "worker/replace.h"
+#include "worker/silence.h"
 #include "worker/warmup.h"
 
 enum {
@@ -36,6 +38,11 @@ struct pl_timeline {
     uint64_t spawned, imported, loaded, socket, warm, ready, first_request;
     uint64_t first_us, settled_us; /* warm-up: wall of the first request, settled median */
     uint64_t first_request_us;     /* of the first real one */
+};
+
+/* Host memory of a worker's process group; seen_ms 0: not known. */
+struct pl_host_use {
+    uint64_t anon, swap, rss, seen_ms;
 };
 
 struct pl_worker_more {
@@ -81,6 +88,15 @@ struct pl_worker_more {
     struct pl_worker *replaces;
     struct pl_buf metrics_text; /* last scrape */
     uint64_t scraped_ms, scrape_at_ms;
+    /* why it might have to go */
+    struct pl_silence silence;
+    uint64_t hung_ms;        /* ended by us after so long a silence; 0: it was not */
+    bool silent_told;        /* it is not routed to until it gives a sign */
+    uint64_t max_requests;   /* at which it goes; 0 = never */
+    uint64_t would_requests; /* observed only: it would have gone at so many, count on from here */
+    uint32_t would_told;     /* bits of pl_replace_reason: told already, and still true */
+    uint32_t held_told;      /* the same for worker.replace_held */
+    struct pl_host_use host;
 };
 
 /* One place for a worker: 1..N. */
@@ -89,17 +105,34 @@ struct pl_slot {
     uint64_t retry_at_ms; /* 0: none waits */
     bool failed;          /* FAILED: given up */
     enum pl_cause last_cause;
-    uint64_t down_since_ms;
+    uint64_t down_since_ms;             /* its worker died, and none is READY since; 0: none did */
+    enum pl_replace_reason restart_for; /* crash or hang, with down_since_ms */
 };
 
-/* A replacement ordered by somebody, slot after slot. */
+/* A replacement, slot after slot. Kept by the keeper (kept.c), so that the next main goes on with it. */
 struct pl_replacement {
     bool active;
+    bool waiting;    /* of an operator: for a quiet moment, nothing is done yet */
+    bool now;        /* of an operator: do not wait for one */
     char action[24]; /* id for /actions, or "" */
-    const char *reason;
+    enum pl_replace_reason reason;
+    enum pl_replace_way way;
     uint32_t slot, last_slot; /* in work now; the last one to do */
-    uint64_t started_ms, from_generation, to_generation;
+    uint64_t started_ms, from_generation;
     struct pl_worker *successor;
+    /* handover, while no other worker serves: nobody has since gap_from_ms (0: no gap) */
+    uint64_t gap_from_ms, gap_longest_ms, expected_ms;
+    struct pl_gap gap;
+    bool ready_held; /* the service stays ready while requests are held */
+};
+
+/* What should be done and is held back, for /status. */
+struct pl_replace_plan {
+    bool is;
+    enum pl_replace_reason reason;
+    uint32_t slot;
+    enum pl_replace_held held_by;
+    uint64_t until_ms;
 };
 
 struct pl_service_more {
@@ -108,6 +141,7 @@ struct pl_service_more {
     struct pl_description *description; /* or NULL */
     bool deployed;
     struct pl_replacement replacement;
+    char operator_mode[16];        /* "" = none set it: `mode` is the configuration's */
     struct pl_tail *tail;          /* output of all its workers as it came */
     struct pl_tail *previous_tail; /* output of the last generation that is gone */
     char last_death[320];
@@ -116,6 +150,14 @@ struct pl_service_more {
     uint64_t first_request_us;
     bool ready_told, ready_was; /* ready.changed */
     uint64_t failed_since_ms;
+    struct pl_hour hour;         /* replacements of the last hour */
+    struct pl_replace_plan plan; /* looked at every second */
+    uint64_t stop_ms;            /* measured, SIGTERM to GONE; 0 = not yet */
+    /* mean time in a worker's hands (Little): sum of in_flight over time, by what has ended */
+    uint64_t busy_ms, busy_seen_ms, busy_ended;
+    uint32_t busy;
+    uint64_t last_request_ms;
+    uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
 };
 
 struct pl_crew {
@@ -134,6 +176,7 @@ struct pl_crew {
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
+    struct pl_host *host; /* host.c */
 };
 
 /* life.c: every change of state and its side effects go through here. */
@@ -192,8 +235,35 @@ void pl_scrape_tick(struct pl_worker *w, uint64_t now);
 void pl_scrape_stop(struct pl_worker *w);
 /* replace.c */
 void pl_replace_ready(struct pl_worker *successor);
-void pl_replace_lost(struct pl_worker *successor);
+/* A start failed: true if it was a successor whose old worker serves on, so that it is not tried again here.
+ */
+bool pl_replace_lost(struct pl_worker *successor);
 void pl_replace_tick(struct pl_service *s, uint64_t now);
+void pl_replace_resume(struct pl_service *s); /* what a main before this one had begun */
+/* Something asks for it. Done, told (would, held), or nothing: worker/replace.h. Once told it is quiet until
+ * pl_replace_settled. `silent_ms` 0: the worker answers. */
+void pl_replace_propose(struct pl_worker *w, enum pl_replace_reason reason, uint64_t silent_ms);
+void pl_replace_settled(struct pl_worker *w, enum pl_replace_reason reason);
+void pl_replace_counted(const struct pl_service *s, enum pl_replace_reason reason, enum pl_replace_way way,
+                        uint64_t took_ms);
+/* gap.c */
+uint64_t pl_gap_expect(const struct pl_service *s, const struct pl_worker *old, struct pl_gap *gap);
+uint64_t pl_gap_hold_ms(const struct pl_service *s);
+bool pl_gap_stays_ready(const struct pl_service *s, uint64_t expected_ms);
+void pl_gap_meter(struct pl_service *s, uint64_t now);
+/* guard.c: once a second, what the workers' facts ask for */
+void pl_guard_init(struct pl_service *s); /* closed label sets */
+void pl_guard_tick(struct pl_crew *c, uint64_t now);
+void pl_guard_busy(struct pl_service *s, int change, uint64_t now); /* in flight, for the mean time */
+/* kept.c */
+/* The operator's mode, on a configuration that does not know it. */
+void pl_kept_reapply(struct pl_service *s);
+void pl_kept_save(const struct pl_service *s);
+void pl_kept_load(struct pl_service *s, struct pl_held_list *held);
+/* host.c */
+void pl_host_tick(struct pl_crew *c, uint64_t now);
+/* The way a replacement of it would go now, as configured. */
+enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */
 void pl_meters_state(struct pl_worker *w);
 void pl_meters_tick(struct pl_crew *c, uint64_t now);

@@ -40,6 +40,10 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     w->more->probe = NULL;
     w->more->probe_at_ms = now + (uint64_t)w->service->config->probe_interval_ms;
     bool yes = reply->answered && reply->status == 200;
+    if (reply->answered)
+        pl_silence_sign(&w->more->silence);
+    else
+        pl_silence_unanswered(&w->more->silence);
     if (yes) w->more->proof_ms = now;
     if (w->state == PL_WORKER_LOADING) {
         if (yes) {

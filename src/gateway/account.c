@@ -34,6 +34,11 @@ static void make_closed_sets(struct pl_gate *gate) {
         const struct pl_reason_info *info = pl_reason_info((enum pl_reason)i);
         pl_series(m, info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL, id, info->name);
     }
+    /* those that `observe` lets through */
+    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL, PL_REASON_PREDICTED_WAIT,
+                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE };
+    for (size_t i = 0; i < sizeof would / sizeof would[0]; i++)
+        pl_series(m, PL_M_WOULD_TOTAL, id, "refuse", pl_reason_info(would[i])->name);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);
     for (size_t i = 0; i < PL_REPLAY_COUNT; i++)
         pl_series(m, PL_M_REQUESTS_REPLAYED_TOTAL, id, replay_names[i]);

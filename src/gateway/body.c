@@ -21,11 +21,18 @@ static bool answered_by_us(struct pl_gateway *g, struct pl_conn *c, const struct
     return g->o.own.answer != NULL && g->o.own.answer(g->o.own.ctx, c);
 }
 
-static void refuse_too_large(struct pl_request *r) {
+/* True: it is refused. A service that is only observed takes it. */
+static bool refuse_too_large(struct pl_request *r) {
     char text[128];
+    if (r->gate->service->config->mode == PL_CFG_MODE_OBSERVE) {
+        if (!r->too_large_told) pl_refuse_would(r, PL_REASON_TOO_LARGE, 0);
+        r->too_large_told = true;
+        return false;
+    }
     snprintf(text, sizeof text, "the body is larger than limits.body, %lld bytes",
              (long long)r->gate->service->config->limits_body_bytes);
     pl_refuse(r, PL_REASON_TOO_LARGE, 0, text);
+    return true;
 }
 
 static void refuse_buffer_full(struct pl_request *r) { pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL); }
@@ -58,8 +65,8 @@ static void on_request(void *ctx, struct pl_conn *c) {
     r->kept_whole = true;
     if (g->draining) {
         pl_refuse(r, PL_REASON_DRAINING, 1000, NULL);
-    } else if (counted && h->content_length > (uint64_t)config->limits_body_bytes) {
-        refuse_too_large(r);
+    } else if (counted && h->content_length > (uint64_t)config->limits_body_bytes && refuse_too_large(r)) {
+        return;
     } else if (counted && h->content_length > (uint64_t)config->limits_replay_bytes) {
         flow(r);
     } else if (counted && !pl_request_reserve(r, h->content_length)) {
@@ -73,8 +80,8 @@ static void on_request(void *ctx, struct pl_conn *c) {
 static void keep(struct pl_request *r, const char *bytes, size_t len) {
     const struct pl_service_config *config = r->gate->service->config;
     bool counted = pl_conn_head(r->conn)->framing == PL_HTTP_LENGTH;
-    if (r->request_bytes > (uint64_t)config->limits_body_bytes) {
-        refuse_too_large(r);
+    if (r->request_bytes > (uint64_t)config->limits_body_bytes && refuse_too_large(r)) {
+        return;
     } else if ((!counted && !pl_request_reserve(r, len)) || !pl_buf_add(&r->body, bytes, len)) {
         refuse_buffer_full(r);
     } else if (!counted && r->body.len > (uint64_t)config->limits_replay_bytes) {
@@ -99,12 +106,13 @@ static void send_piece(struct pl_request *r, const char *bytes, size_t len) {
 static void pass_on(struct pl_request *r, const char *bytes, size_t len) {
     if (r->up == NULL) return; /* its connection is gone; what becomes of it is being judged */
     r->last_ms = pl_gateway_now(r->g);
-    if (r->request_bytes > (uint64_t)r->gate->service->config->limits_body_bytes) {
-        if (r->head_begun)
+    const struct pl_service_config *config = r->gate->service->config;
+    if (r->request_bytes > (uint64_t)config->limits_body_bytes) {
+        if (r->head_begun && config->mode != PL_CFG_MODE_OBSERVE) {
             pl_reply_cut(r, PL_RESULT_REJECTED, "aborted", NULL);
-        else
-            refuse_too_large(r);
-        return;
+            return;
+        }
+        if (refuse_too_large(r)) return;
     }
     send_piece(r, bytes, len);
     if (pl_upstream_full(r->up)) pl_conn_pause(r->conn, true);

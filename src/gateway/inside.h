@@ -75,6 +75,7 @@ struct pl_request {
     bool last_words; /* the worker is dead; what is in the socket may still come */
     bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
+    bool too_large_told;  /* only observed: over limits.body */
     uint8_t replay_class; /* enum pl_replay_class, if replayed */
     uint16_t status;
     struct pl_gateway *g;
@@ -112,7 +113,8 @@ struct pl_gate {
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
-    uint64_t told_ms[PL_REASON_COUNT]; /* request.refused is logged once a second a reason */
+    uint64_t told_ms[PL_REASON_COUNT];  /* request.refused is logged once a second a reason */
+    uint64_t would_ms[PL_REASON_COUNT]; /* and would.refuse */
     struct pl_series *code[PL_STATUS_SERIES];
     struct pl_series *seconds, *first_byte, *admission, *wait, *bytes_in, *bytes_out, *queued, *queued_bytes;
 };
@@ -169,6 +171,8 @@ void pl_queue_limits(struct pl_gate *gate);
 
 /* refuse.c: answers of our own. Each answers the client, accounts, and ends the request: free or a zombie. */
 void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail);
+/* Only observed: told and counted; the request goes on. */
+void pl_refuse_would(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms);
 void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c); /* 404, no service */
 void pl_answer_timeout(struct pl_request *r);                     /* 504 */
 void pl_answer_no_streams(struct pl_request *r);                  /* 505 */

@@ -5,10 +5,18 @@
 static struct pl_admit_supply supply_of(const struct pl_gate *gate, uint64_t now_ms) {
     struct pl_service *s = gate->service;
     uint32_t ready = pl_service_ready_count(s);
+    struct pl_service_gap gap;
+    bool draining = s->draining || gate->g->draining || gate->g->o.app->stopping;
+    if (ready == 0 && pl_service_gap(s, now_ms, &gap))
+        return (struct pl_admit_supply){ .was_ready = true,
+                                         .draining = draining,
+                                         .handover = true,
+                                         .boot_left_ms = gap.left_ms,
+                                         .hold_ms = gap.hold_ms };
     return (struct pl_admit_supply){ .ready = ready,
                                      .was_ready = s->was_ready,
                                      .failed = ready == 0 && pl_service_failed(s),
-                                     .draining = s->draining || gate->g->draining || gate->g->o.app->stopping,
+                                     .draining = draining,
                                      .boot_left_ms = ready == 0 ? pl_service_boot_left_ms(s, now_ms) : 0 };
 }
 
@@ -54,6 +62,9 @@ void pl_queue_enter(struct pl_request *r) {
     if (pl_quarantined(r)) return;
     enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
     pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
+    if (verdict != PL_ADMIT_REFUSED && why.reason != PL_REASON_NONE)
+        pl_refuse_would(r, why.reason, why.retry_after_ms);
+    if (supply.handover && verdict == PL_ADMIT_WAIT) gate->service->held++;
     switch (verdict) {
     case PL_ADMIT_GO:
         r->admitted_us = r->body_us;
@@ -130,6 +141,7 @@ void pl_queue_limits(struct pl_gate *gate) {
     const struct pl_service_config *c = gate->service->config;
     struct pl_admit_limits limits = { .max_concurrency = c->traffic_max_concurrency,
                                       .queue_requests = c->traffic_queue_max_requests,
-                                      .max_wait_ms = (uint64_t)c->traffic_queue_max_wait_ms };
+                                      .max_wait_ms = (uint64_t)c->traffic_queue_max_wait_ms,
+                                      .observe = c->mode == PL_CFG_MODE_OBSERVE };
     pl_admit_set_limits(&gate->admit, &limits);
 }

@@ -46,6 +46,27 @@ static void tell_refusal(struct pl_request *r, enum pl_reason reason, uint64_t r
            F_INT("status", r->status), F_INT("retry_after_s", whole_seconds(retry_after_ms)));
 }
 
+static uint16_t status_of(const struct pl_gate *gate, enum pl_reason reason) {
+    int64_t contended = gate->service->config->traffic_contended_status;
+    uint16_t status = pl_reason_info(reason)->status;
+    return status == 429 && contended > 0 ? (uint16_t)contended : status;
+}
+
+void pl_refuse_would(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms) {
+    struct pl_gate *gate = r->gate;
+    const char *name = pl_reason_info(reason)->name;
+    uint64_t now = pl_gateway_now(r->g);
+    char id[20];
+    pl_service_would(gate->service, "refuse", name);
+    if (gate->would_ms[reason] != 0 && now - gate->would_ms[reason] < TELL_EVERY_MS) return;
+    gate->would_ms[reason] = now;
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
+    pl_log(r->g->o.app->log, PL_INFO, "would.refuse", F_STR("service", gate->service->config->id),
+           F_STR("id", id), F_STR("reason", name), F_INT("status", status_of(gate, reason)),
+           F_INT("retry_after_s", whole_seconds(retry_after_ms)),
+           F_STR("mode", pl_config_word("mode", gate->service->config->mode)));
+}
+
 /* What the client may read about each reason, behind the status' own words. */
 static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t retry_ms, char *out,
                     size_t room) {
@@ -71,6 +92,9 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
     case PL_REASON_NOT_READY:
         snprintf(out, room, "service %s has no warm worker yet; come back in %llu s", c->id, seconds);
         break;
+    case PL_REASON_HANDOVER:
+        snprintf(out, room, "service %s changes its worker; come back in %llu s", c->id, seconds);
+        break;
     case PL_REASON_DRAINING:
         snprintf(out, room, "service %s is draining", c->id);
         break;
@@ -85,10 +109,10 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
 void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail) {
     const struct pl_reason_info *info = pl_reason_info(reason);
     struct pl_gate *gate = r->gate;
-    int64_t contended = gate->service->config->traffic_contended_status;
     char why[256];
     struct pl_buf message;
-    r->status = info->status == 429 && contended > 0 ? (uint16_t)contended : info->status;
+    r->status = status_of(gate, reason);
+    if (reason == PL_REASON_HANDOVER) gate->service->refused++;
     pl_series_add(pl_series(r->g->o.app->metrics,
                             info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL,
                             gate->service->config->id, info->name),

@@ -270,6 +270,11 @@ enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t 
         head_words_remedy(&s, "the warm-up failed", d->warmup, "");
         return PL_CAUSE_INIT_FAILED;
     }
+    if (d->silent_ms != 0) {
+        say(&s, "was silent for %.0f s and has been stopped", (double)d->silent_ms / 1000);
+        words(&s, "; last words: ", line);
+        return PL_CAUSE_HANG;
+    }
     if (d->timed_out) {
         if (d->lived_ms != 0)
             say(&s, "was not ready after %.0f s and has been stopped", (double)d->lived_ms / 1000);

@@ -27,6 +27,7 @@ struct pl_death {
     bool timed_out;        /* we killed it: start_timeout */
     bool ordered;          /* we asked it to stop */
     uint64_t lived_ms;     /* since the spawn; 0: not known */
+    uint64_t silent_ms;    /* we killed it after so long a silence; 0: we did not */
     const char *last_line; /* of pl_death_last_line */
     const char *program;   /* argv[0] */
     const char *folder;    /* where it was to run */

@@ -8,7 +8,7 @@ static const struct pl_admit_supply ready = { .ready = 1, .was_ready = true };
 
 static struct pl_admit with(int64_t max, int64_t queue, uint64_t max_wait_ms) {
     struct pl_admit a;
-    pl_admit_init(&a, &(struct pl_admit_limits){ max, queue, max_wait_ms });
+    pl_admit_init(&a, &(struct pl_admit_limits){ max, queue, max_wait_ms, false });
     return a;
 }
 
@@ -155,7 +155,7 @@ TEST(the_oldest_expires_when_it_has_waited_max_wait) {
     assert_int_equal(pl_admit_deadline(&a), 1300);
     assert_null(pl_admit_expired(&a, 1299, &why));
     /* a live change counts at once */
-    pl_admit_set_limits(&a, &(struct pl_admit_limits){ 1, 8, 500 });
+    pl_admit_set_limits(&a, &(struct pl_admit_limits){ 1, 8, 500, false });
     assert_ptr_equal(pl_admit_expired(&a, 1299, &why), &e[2]);
     assert_null(pl_admit_expired(&a, 99999, &why));
 }
@@ -180,7 +180,7 @@ TEST(lower_limits_evict_nobody_and_higher_ones_let_more_in) {
     struct pl_admit a = with(3, 8, 1000);
     struct pl_admit_entry e[6] = { 0 };
     for (int i = 0; i < 5; i++) arrive(&a, &e[i], &ready, 1);
-    pl_admit_set_limits(&a, &(struct pl_admit_limits){ 1, 1, 1000 });
+    pl_admit_set_limits(&a, &(struct pl_admit_limits){ 1, 1, 1000, false });
     assert_int_equal(a.running, 3);
     assert_int_equal(a.queued, 2);
     assert_string_equal(arrive(&a, &e[5], &ready, 1), "queue_full");
@@ -189,7 +189,7 @@ TEST(lower_limits_evict_nobody_and_higher_ones_let_more_in) {
     assert_null(pl_admit_next(&a, &ready, 2));
     pl_admit_release(&a, &e[2], true, 2);
     assert_ptr_equal(pl_admit_next(&a, &ready, 2), &e[3]);
-    pl_admit_set_limits(&a, &(struct pl_admit_limits){ -2, 1, 1000 });
+    pl_admit_set_limits(&a, &(struct pl_admit_limits){ -2, 1, 1000, false });
     assert_ptr_equal(pl_admit_next(&a, &ready, 2), &e[4]);
 }
 

@@ -158,7 +158,7 @@ static void worker_dies(struct day *d) {
 static void new_limits(struct day *d) {
     static const int64_t max[] = { -2, 0, 1, 2, 3, 8, 20 }, queue[] = { 0, 1, 2, 5, 40 };
     static const uint64_t wait[] = { 0, 50, 500, 10000 };
-    struct pl_admit_limits l = { max[dice(d, 7)], queue[dice(d, 5)], wait[dice(d, 4)] };
+    struct pl_admit_limits l = { max[dice(d, 7)], queue[dice(d, 5)], wait[dice(d, 4)], false };
     pl_admit_set_limits(&d->a, &l);
     d->most_inside = count(d, INSIDE);
 }
@@ -236,7 +236,7 @@ TEST(random_days_agree_with_the_naive_reference) {
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         static struct day d;
         d = (struct day){ .random = seed * 0x9e3779b97f4a7c15u, .now = 1 };
-        pl_admit_init(&d.a, &(struct pl_admit_limits){ 1, 1, 1 });
+        pl_admit_init(&d.a, &(struct pl_admit_limits){ 1, 1, 1, false });
         new_limits(&d);
         new_supply(&d);
         for (int i = 0; i < STEPS; i++) {

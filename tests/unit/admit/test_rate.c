@@ -17,7 +17,7 @@ struct machine {
 static void start(struct machine *m, int64_t places, int64_t queue, uint64_t max_wait_ms,
                   uint64_t length_ms) {
     *m = (struct machine){ .now = 1000, .length_ms = length_ms };
-    pl_admit_init(&m->a, &(struct pl_admit_limits){ places, queue, max_wait_ms });
+    pl_admit_init(&m->a, &(struct pl_admit_limits){ places, queue, max_wait_ms, false });
 }
 
 static enum pl_admit_verdict come(struct machine *m, struct pl_admit_refusal *why) {
@@ -149,9 +149,9 @@ TEST(another_number_of_places_and_a_long_silence_forget_the_rate) {
     static struct machine m;
     start(&m, 4, 100, 3600000, 100);
     flood(&m, 20, 5000);
-    pl_admit_set_limits(&m.a, &(struct pl_admit_limits){ 4, 50, 60000 });
+    pl_admit_set_limits(&m.a, &(struct pl_admit_limits){ 4, 50, 60000, false });
     assert_rate(&m, 40);
-    pl_admit_set_limits(&m.a, &(struct pl_admit_limits){ 5, 50, 60000 });
+    pl_admit_set_limits(&m.a, &(struct pl_admit_limits){ 5, 50, 60000, false });
     assert_true(m.a.drain_per_s <= 0);
     flood(&m, 20, 5000);
     assert_rate(&m, 50);

@@ -279,11 +279,9 @@ TEST(a_variable_that_is_not_set_is_an_error_with_its_place) {
 TEST(keys_without_effect_warn_with_their_place) {
     struct pl_config *cfg =
         read_text("services:\n  c:\n    run: s\n    memory:\n      margin: 20%\n    mode: enforce\n", no_env);
-    assert_int_equal(cfg->warnings.count, 2);
+    assert_int_equal(cfg->warnings.count, 1);
     assert_string_equal(cfg->warnings.at[0],
                         "plimsoll.yaml:5:15: 'memory.margin' has no effect in this version");
-    assert_string_equal(cfg->warnings.at[1],
-                        "plimsoll.yaml:6:11: 'mode: enforce' is treated as guard in this version");
     pl_config_destroy(cfg);
 }
 
@@ -299,6 +297,9 @@ TEST(what_several_keys_say_together_is_checked) {
             "plimsoll.yaml:3:3: services 'b' and 'a' both answer x.ORG/ (plimsoll.yaml:2:3)", routes);
     refused("services: {c: {run: s, limits: {body: 1MiB, replay: 2MiB}}}\n",
             "plimsoll.yaml:1:53: limits.replay: 2MiB is more than limits.body, 1MiB", "");
+    refused("services: {c: {run: s, replace: {when: [hang, leek]}}}\n",
+            "plimsoll.yaml:1:40: replace.when: 'leek' is no reason",
+            "reasons are leak, forecast, host_rss, hang");
     struct pl_err err;
     struct pl_config *cfg =
         read_text("services:\n  a: {run: s, limits: {body: 1MiB}}\n  b: {run: t, route: {path: /a}}\n"

@@ -96,6 +96,64 @@ TEST(a_gap_between_two_workers_only_makes_requests_wait) {
     close(w);
 }
 
+TEST(a_handover_holds_whom_it_can_serve_in_time_and_tells_the_others_when) {
+    worker_starts(1);
+    worker_dies(1);
+    W.handover = true;
+    W.gap = (struct pl_service_gap){ .left_ms = 30000, .hold_ms = 5000 };
+    int early = ask("/a");
+    read_until(early, "changes its worker");
+    assert_true(has("HTTP/1.1 503 ") && has("Retry-After: 30\r\n") && has("retry-after-ms: 30000\r\n"));
+    assert_true(has("x-plimsoll-reason: handover\r\n"));
+    assert_true(counted(PL_M_REQUESTS_REFUSED_TOTAL, "handover") == 1);
+    W.gap.left_ms = 4000;
+    int held = ask("/b");
+    pass(1000);
+    int late = ask("/c");
+    assert_true(is_silent(held) && is_silent(late));
+    W.gap.left_ms = 1500; /* it takes longer than was thought */
+    pass(4000);
+    read_until(held, "changes its worker");
+    assert_true(has("HTTP/1.1 503 ") && has("retry-after-ms: 1500\r\n"));
+    assert_true(is_silent(late));
+    W.handover = false;
+    worker_starts(2);
+    int w = worker_takes(2);
+    read_until(w, "POST /c ");
+    reply(w, "C");
+    read_ends(late, "C");
+    assert_int_equal(W.service.held, 2);
+    assert_int_equal(W.service.refused, 2);
+    close(early);
+    close(held);
+    close(late);
+    close(w);
+}
+
+TEST(who_is_only_observed_goes_to_the_worker_and_is_counted) {
+    set("mode", "observe");
+    set("traffic.max_concurrency", "1");
+    set("traffic.queue.max_requests", "0");
+    worker_starts(1);
+    int a = ask("/a");
+    int first = worker_takes(1);
+    read_until(first, "POST /a ");
+    assert_string_equal(W.would, "");
+    int b = ask("/b");
+    int second = worker_takes(1);
+    read_until(second, "POST /b ");
+    assert_string_equal(W.would, "refuse concurrency");
+    assert_true(counted(PL_M_REQUESTS_REFUSED_TOTAL, "concurrency") == 0);
+    reply(second, "B");
+    read_ends(b, "B");
+    reply(first, "A");
+    read_ends(a, "A");
+    close(a);
+    close(b);
+    close(first);
+    close(second);
+}
+
 TEST(a_service_that_has_failed_empties_its_queue) {
     worker_starts(1);
     worker_dies(1);
@@ -578,6 +636,8 @@ RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot)
     IN_WORLD(over_max_concurrency_requests_wait_their_turn_and_the_next_one_is_429),
     IN_WORLD(who_waits_past_max_wait_is_429_and_who_leaves_the_queue_is_499),
     IN_WORLD(a_gap_between_two_workers_only_makes_requests_wait),
+    IN_WORLD(a_handover_holds_whom_it_can_serve_in_time_and_tells_the_others_when),
+    IN_WORLD(who_is_only_observed_goes_to_the_worker_and_is_counted),
     IN_WORLD(a_service_that_has_failed_empties_its_queue),
     IN_WORLD(a_worker_over_its_timeout_is_504_and_its_handler_keeps_the_place_until_its_end_record),
     IN_WORLD(a_client_that_leaves_cancels_its_request_but_the_handler_holds_its_place),

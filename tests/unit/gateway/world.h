@@ -46,6 +46,9 @@ static struct {
     uint32_t ended_ok[WORKERS];
     uint64_t boot_left_ms;
     bool failed, drained;
+    bool handover;
+    struct pl_service_gap gap;
+    char would[64]; /* the last that was told */
     uint16_t port;
     char folder[64];
     int log_fd;
@@ -82,6 +85,16 @@ uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms) {
 bool pl_service_failed(const struct pl_service *s) {
     (void)s;
     return W.failed;
+}
+bool pl_service_gap(const struct pl_service *s, uint64_t now_ms, struct pl_service_gap *out) {
+    (void)s;
+    (void)now_ms;
+    *out = W.gap;
+    return W.handover;
+}
+void pl_service_would(struct pl_service *s, const char *action, const char *reason) {
+    (void)s;
+    snprintf(W.would, sizeof W.would, "%s %s", action, reason);
 }
 void pl_worker_begin(struct pl_worker *w) { w->in_flight++; }
 void pl_worker_end(struct pl_worker *w, bool ok) {

@@ -1,0 +1,85 @@
+/* drain.c - `plimsoll drain`: nothing new is let in; waits until nothing runs, and says what still does. */
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/client.h"
+
+enum { ASK_AGAIN_MS = 100, WAIT_MS = 60000 };
+
+static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, bool undo,
+                  struct pl_err *err) {
+    struct pl_buf body;
+    int status;
+    json_t *doc = json_pack("{s:b}", "undo", undo);
+    if (service != NULL) json_object_set_new(doc, "service", json_string(service));
+    char *text = json_dumps(doc, JSON_COMPACT);
+    json_decref(doc);
+    bool ok = pl_client_ask(c, "POST", "/drain", text, &status, &body, err);
+    free(text);
+    if (!ok) return false;
+    if (status != 202) {
+        pl_client_error(c, status, &body, err);
+        ok = false;
+    } else if (undo && cli->args.json) {
+        printf("%s\n", body.data);
+    } else if (undo) {
+        printf("%s: takes requests again\n", service != NULL ? service : "all services");
+    }
+    pl_buf_free(&body);
+    return ok;
+}
+
+/* Requests that run or wait, in one service or in all. False: the server did not say. */
+static bool count(struct pl_client *c, const char *service, long long *in_flight, struct pl_err *err) {
+    struct pl_buf body;
+    int status;
+    size_t i;
+    json_t *s;
+    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, err)) return false;
+    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    *in_flight = 0;
+    json_array_foreach(json_object_get(doc, "services"), i, s) {
+        const char *name = json_string_value(json_object_get(s, "name"));
+        const json_t *queue = json_object_get(s, "queue");
+        if (service != NULL && (name == NULL || strcmp(name, service) != 0)) continue;
+        *in_flight += json_integer_value(json_object_get(queue, "running")) +
+                      json_integer_value(json_object_get(queue, "requests"));
+    }
+    bool ok = doc != NULL || PL_FAIL(err, PL_E_SYS, "the server's status cannot be read");
+    json_decref(doc);
+    pl_buf_free(&body);
+    return ok;
+}
+
+int pl_verb_drain(struct pl_cli *cli) {
+    struct pl_client c;
+    struct pl_err err = { 0 };
+    long long in_flight = 0;
+    int64_t limit = WAIT_MS;
+    bool undo = pl_args_has(&cli->args, "undo");
+    const char *service = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
+    const char *timeout = pl_args_value(&cli->args, "timeout");
+    if (timeout != NULL && !pl_config_parse_duration(timeout, &limit, &err)) {
+        pl_err_wrap(&err, "--timeout");
+        err.code = PL_E_USAGE;
+        return pl_cli_fail(cli, &err);
+    }
+    if (!pl_client_find(cli, &c, &err) || !order(cli, &c, service, undo, &err)) return pl_cli_fail(cli, &err);
+    if (undo) return 0;
+    uint64_t until = pl_now_ms(&pl_clock_system) + (uint64_t)limit;
+    for (;;) {
+        if (!count(&c, service, &in_flight, &err)) return pl_cli_fail(cli, &err);
+        if (in_flight == 0 || pl_now_ms(&pl_clock_system) >= until) break;
+        poll(NULL, 0, ASK_AGAIN_MS);
+    }
+    if (cli->args.json)
+        printf("{\"v\":1,\"kind\":\"drain\",\"in_flight\":%lld}\n", in_flight);
+    else
+        printf("%s: takes nothing new, %lld in flight\n", service != NULL ? service : "all services",
+               in_flight);
+    return in_flight == 0 ? 0 : 1;
+}
