@@ -39,12 +39,11 @@ enum pl_phase {
 enum pl_body_mode { PL_BODY_NONE, PL_BODY_KEEP, PL_BODY_STREAM };
 
 /* Closed: surface.md 8.7. */
-#define PL_RESULTS(X)                                                                         \
-    X(OK, "ok")                                                                               \
-    X(CLIENT_ERROR, "client_error")                                                           \
-    X(SERVER_ERROR, "server_error")                                                           \
-    X(REFUSED, "refused") X(REJECTED, "rejected") X(TIMEOUT, "timeout") X(STALLED, "stalled") \
-        X(WORKER_DIED, "worker_died") X(CUT, "cut") X(CLIENT_GONE, "client_gone")
+#define PL_RESULTS(X)                                                                                   \
+    X(OK, "ok")                                                                                         \
+    X(CLIENT_ERROR, "client_error")                                                                     \
+    X(SERVER_ERROR, "server_error") X(REFUSED, "refused") X(REJECTED, "rejected") X(TIMEOUT, "timeout") \
+        X(STALLED, "stalled") X(WORKER_DIED, "worker_died") X(CUT, "cut") X(CLIENT_GONE, "client_gone")
 enum pl_result {
 #define X(sym, name) PL_RESULT_##sym,
     PL_RESULTS(X)
