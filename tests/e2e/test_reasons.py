@@ -78,6 +78,7 @@ def test_host_memory_over_its_limit_replaces_the_worker_children_included(serve)
     assert server.post("/predict", {"x": 2}).json() == 2
 
 
+@pytest.mark.full
 def test_what_replace_when_does_not_name_is_measured_and_no_reason(serve):
     server = simple(serve, "--replace.when", "hang", "--replace.host_rss", "1MiB")
     server.wait_until(lambda: number_of(server, "plimsoll_host_memory_bytes", kind="rss"))
