@@ -1,4 +1,6 @@
-/* restart.c - `plimsoll restart`: orders a replacement and waits for its end. */
+/* restart.c - `plimsoll restart`: orders a replacement, says what gap is to be expected, and waits for its end. */
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

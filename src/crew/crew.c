@@ -108,7 +108,7 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
         pl_life_feed(w, PL_WEV_STOP);
         return;
     }
-    struct pl_page_counters p;
+    struct pl_page_counters p; /* it has gone on counting since the note was left */
     if (pl_page_counters(&w->page, &p) && p.ended > w->served) w->served = p.ended;
     if (ready) {
         /* It is warm and its proof is fresh enough to serve at once: fed what it had already seen. */

@@ -64,7 +64,7 @@ bool pl_note_read(struct pl_worker *w, const void *bytes, size_t count) {
                                     .first_us = note.first_us,
                                     .settled_us = note.settled_us,
                                     .first_request_us = note.first_request_us };
-    w->served = note.served; /* crew.c looks at the page: it has gone on counting */
+    w->served = note.served;
     o->replaced = note.draining != 0;
     if (note.boot_ms != 0) w->service->boot_ms = note.boot_ms;
     return note.ready != 0;

@@ -203,9 +203,11 @@ bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish
     struct pl_gap gap;
     struct pl_replace_answer unread;
     if (answer == NULL) answer = &unread;
-    if (r->active) {
-        PL_FAIL(err, PL_E_LIMIT, "a replacement of %s is under way", s->config->id);
-        return pl_err_hint(err, "wait for it: plimsoll status %s", s->config->id);
+    if (r->active && !(r->waiting && wish->now)) {
+        PL_FAIL(err, PL_E_LIMIT, "a replacement of %s %s", s->config->id,
+                r->waiting ? "waits for a quiet moment" : "is under way");
+        return pl_err_hint(err, r->waiting ? "--now does not wait" : "wait for it: plimsoll status %s",
+                           s->config->id);
     }
     if (wish->slot > pl_life_slots(s))
         return PL_FAIL(err, PL_E_USAGE, "%s has %u workers: there is no worker %u", s->config->id,
@@ -214,6 +216,7 @@ bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish
         PL_FAIL(err, PL_E_USAGE, "there is no replacement mode '%.40s'", wish->mode);
         return pl_err_hint(err, "auto, overlap or handover");
     }
+    if (r->active) finish(s, false, "somebody did not want to wait for a quiet moment");
     *r = (struct pl_replacement){ .active = true,
                                   .now = wish->now,
                                   .reason = wish->reason,
@@ -398,7 +401,10 @@ void pl_replace_tick(struct pl_service *s, uint64_t now) {
         return;
     }
     if (r->way == PL_REPLACE_HANDOVER && old_is_there(s)) { /* it drains, or ends */
-        if (by_generation(s, r->from_generation)->state != PL_WORKER_STUCK) return;
+        struct pl_worker *old = by_generation(s, r->from_generation);
+        if (old->state == PL_WORKER_READY)
+            pl_life_feed(old, PL_WEV_REPLACE); /* adopted and warmed once more */
+        if (old->state != PL_WORKER_STUCK) return;
         pl_log(log_of(s), PL_WARN, "worker.rollback", F_STR("service", s->config->id),
                F_INT("worker", r->slot), F_STR("mode", pl_replace_way_name(r->way)), F_STR("reason", stuck));
         finish(s, false, stuck);

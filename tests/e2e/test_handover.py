@@ -88,7 +88,7 @@ def test_a_boot_longer_than_the_hold_every_client_has_an_answer_in_time_and_retr
     assert all(row[4]["x-plimsoll-reason"] == "handover" for row in refused)
     gap = server.log.find("worker.replaced", {"mode": "handover"})[0]["gap_ms"] / 1000
     again = min(answered for sent, answered, status, *_ in clients.rows if status == 200 and sent > refused[0][0])
-    for sent, answered, _, back, headers in refused:
+    for _, answered, _, back, headers in refused:
         assert abs(answered + back - again) <= 0.2 * gap, (back, again - answered, gap)
         assert int(headers["retry-after"]) == max(1, -(-int(back * 1000) // 1000))
     begin = server.log.find("worker.replace")[0]
@@ -143,9 +143,18 @@ def test_a_gap_longer_than_the_hold_waits_for_a_quiet_moment(serve):
         assert now["planned"] and not now["under_way"] and now["held_by"] == "gap"
         load.wait_for_more(20)
         assert not server.log.find("worker.replace")
+        again = server.verb("restart", "timedboot")
+        assert again.returncode == 1 and "waits for a quiet moment" in again.stderr and "--now" in again.stderr
     assert load.kinds() == {"ok": len(load.outcomes)}
     server.wait_for("worker.replaced")  # nobody comes any more
     restart.join(60)
+    with Load(server.address, predicts, connections=1) as load:
+        load.wait_for(5)
+        restart = started(server.verb, "restart", "timedboot")
+        server.wait_for("worker.replace_held", count=2)
+        assert server.verb("restart", "timedboot", "--now").returncode == 0
+    restart.join(60)
+    assert set(load.statuses()) == {200, 503}
 
 
 def test_with_two_workers_the_other_one_serves_and_nothing_is_held(serve):
@@ -204,6 +213,20 @@ def test_main_killed_in_the_gap_the_next_one_goes_on_with_it(serve):
     assert replacement(server)["in_hour"] == 1
 
 
+@pytest.mark.timeout(120)
+def test_main_killed_in_an_overlap_the_next_one_goes_on_with_it(serve):
+    server = serve("service:TimedBoot", service="timed_boot", env={"BOOT_S": "3"}).ready()
+    started(server.verb, "restart", "timedboot")
+    spawned = server.wait_for("worker.spawned", count=2)
+    os.kill(server.main_pid(), signal.SIGKILL)
+    server.wait_for("main.adopted")
+    server.wait_for("worker.replaced", {"mode": "overlap"})
+    server.wait_for("worker.gone")
+    assert server.workers() == {1: spawned["pid"]}, "one worker in its place, the successor"
+    assert server.post("/predict", {"x": 6}).json() == 6
+
+
+@pytest.mark.full
 def test_the_mode_can_be_chosen_for_one_restart(serve):
     server = serve("service:Simple", service="simple").ready()
     assert server.verb("restart", "simple", "--mode", "sideways").returncode == 1

@@ -78,6 +78,7 @@ def test_an_observed_service_refuses_nobody_who_can_be_served(serve):
     assert server.post("/text", {"name": "x" * 100_000}).status == 413
 
 
+@pytest.mark.full
 def test_a_death_is_restarted_in_every_mode(serve):
     server = serve("service:Leaky", "--mode", "observe", service="leaky").ready()
     (pid,) = server.workers().values()

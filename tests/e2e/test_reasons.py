@@ -1,7 +1,6 @@
 """Why a worker is replaced although nobody asked: age in requests, host memory, silence; and what holds it back."""
 
 import os
-import re
 import signal
 import threading
 
@@ -56,7 +55,7 @@ def test_the_cap_per_hour_holds_and_outlives_main(serve):
     os.kill(server.main_pid(), signal.SIGKILL)
     server.wait_for("main.adopted")
     again = server.wait_for("worker.replace_held", count=2)
-    assert again["why"] == "cap" and again["generation" if "generation" in again else "worker"]
+    assert again["why"] == "cap" and again["worker"] == 1
     assert len(server.log.find("worker.replace")) == 1
     # an operator is not held by it
     assert server.verb("restart", "leaky").returncode == 0
@@ -79,11 +78,12 @@ def test_host_memory_over_its_limit_replaces_the_worker_children_included(serve)
     assert server.post("/predict", {"x": 2}).json() == 2
 
 
-def test_without_a_limit_on_memory_a_share_of_it_means_nothing(serve):
+@pytest.mark.full
+def test_what_replace_when_does_not_name_is_measured_and_no_reason(serve):
     server = simple(serve, "--replace.when", "hang", "--replace.host_rss", "1MiB")
     server.wait_until(lambda: number_of(server, "plimsoll_host_memory_bytes", kind="rss"))
-    mark = server.wait_until(lambda: number_of(server, "plimsoll_host_memory_bytes", kind="rss", worker="1"))
-    assert mark > 1 << 20 and not server.log.find("worker.replace"), "replace.when does not name host_rss"
+    rss = number_of(server, "plimsoll_host_memory_bytes", kind="rss", worker="1")
+    assert rss > 1 << 20 and not server.log.find("worker.replace")
     assert server.status()["services"][0]["workers"][0]["memory"][0]["limit_bytes"] == 1 << 20
 
 
@@ -102,7 +102,7 @@ def test_a_stopped_worker_is_found_silent_and_replaced_while_we_stay_alive(serve
     server.wait_for("ready.changed", {"ready": False})
     assert server.get("/livez").status == 200
     ready = server.get("/readyz")
-    assert ready.status == 503 or server.log.find("worker.ready", since=1)
+    assert ready.status == 503 or len(server.log.find("worker.ready")) == 2, "unready until its successor is there"
     begun = server.wait_for("worker.replace")
     assert (begun["reason"], begun["mode"]) == ("hang", "restart") and begun["expected_gap_ms"] > 0
     death = server.wait_for("worker.death")
@@ -136,7 +136,7 @@ def test_handlers_that_never_end_fill_a_worker_until_it_is_replaced(serve):
     begun = server.wait_for("worker.replace")
     assert (begun["reason"], begun["mode"]) == ("hang", "overlap"), "it answers still: its successor is ready first"
     server.wait_for("worker.gone")
-    assert re.search(r"ready", server.get("/readyz").text())
+    assert server.get("/readyz").status == 200
 
 
 def test_a_crash_is_counted_as_a_restart(serve):

@@ -104,7 +104,8 @@ TEST(what_is_cut_or_no_number_is_not_known) {
     struct pl_proc_memory m;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (pl_proc_read_status(bad[i], strlen(bad[i]), &m)) fail_msg("row %zu", i);
-    assert_true(pl_proc_read_status("RssAnon:\t 3 kB\nVmSwap:\t 1 kB", 31, &m));
+    static const char open_end[] = "RssAnon:\t 3 kB\nVmSwap:\t 1 kB";
+    assert_true(pl_proc_read_status(open_end, sizeof open_end - 1, &m));
     assert_int_equal(m.anon, 3072);
     assert_true(m.swap == PL_PROC_UNKNOWN); /* its line has not ended */
 }
