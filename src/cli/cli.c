@@ -111,35 +111,37 @@ bool pl_cli_parse(int argc, char **argv, const char *verb, struct pl_cli *cli, s
     return parse(argc, argv, pl_args_find_verb(argc, argv), find_verb(verb), cli, err);
 }
 
-int pl_cli_main(int argc, char **argv) {
-    struct pl_arena arena;
+static int dispatch(int argc, char **argv, struct pl_cli *cli) {
     struct pl_err err = { 0 };
-    struct pl_cli cli = { .program = argv[0], .arena = &arena };
     const struct verb *v = NULL;
-    if (argc > 1 && strcmp(argv[1], "main") == 0) return pl_run_main(argc, argv);
-    pl_arena_init(&arena, 0);
     int at = pl_args_find_verb(argc, argv);
     if (at > 0) v = find_verb(argv[at]);
     if (at > 0 && v == NULL) {
         PL_FAIL(&err, PL_E_USAGE, "unknown verb '%s'", argv[at]);
         pl_err_hint(&err, "plimsoll --help lists them");
-        return pl_cli_fail(&cli, &err);
+        return pl_cli_fail(cli, &err);
     }
-    if (!parse(argc, argv, at, v, &cli, &err)) return pl_cli_fail(&cli, &err);
-    if (cli.args.version) {
+    if (!parse(argc, argv, at, v, cli, &err)) return pl_cli_fail(cli, &err);
+    if (cli->args.version) {
         printf("plimsoll %s (llhttp %s)\n", PL_VERSION, PL_LLHTTP_VERSION);
         return 0;
     }
-    if (v == NULL || cli.args.help) {
-        if (v != NULL)
-            print_verb_help(v);
-        else
-            print_help();
-        return v == NULL && !cli.args.help ? 2 : 0;
+    if (v == NULL || cli->args.help) {
+        if (v != NULL) print_verb_help(v);
+        else print_help();
+        return v == NULL && !cli->args.help ? 2 : 0;
     }
-    cli.argc = argc;
-    cli.argv = argv;
-    int status = v->run(&cli);
+    cli->argc = argc;
+    cli->argv = argv;
+    return v->run(cli);
+}
+
+int pl_cli_main(int argc, char **argv) {
+    struct pl_arena arena;
+    struct pl_cli cli = { .program = argv[0], .arena = &arena };
+    if (argc > 1 && strcmp(argv[1], "main") == 0) return pl_run_main(argc, argv);
+    pl_arena_init(&arena, 0);
+    int status = dispatch(argc, argv, &cli);
     pl_arena_free(&arena);
     return status;
 }

@@ -14,6 +14,12 @@ static inline struct json *plan_data(const char *path) {
     const char *at = text;
     return json_value(&at);
 }
+/* What has to be there. */
+static inline struct json *plan_get(const struct json *o, const char *name) {
+    struct json *j = o != NULL ? json_get(o, name) : NULL;
+    if (j == NULL) json_die("missing", name);
+    return j;
+}
 static inline double plan_number(const struct json *o, const char *name, double none) {
     struct json *j = json_get(o, name);
     return j != NULL && j->kind == JSON_NUMBER ? j->number : none;
@@ -60,7 +66,7 @@ static inline size_t plan_layers(const struct json *list, int times, struct pl_k
     return n;
 }
 static inline size_t plan_model(const struct json *model, struct pl_kv_layer *out) {
-    size_t n = plan_layers(json_get(model, "layers"), (int)plan_number(model, "repeat", 1), out, 0);
+    size_t n = plan_layers(plan_get(model, "layers"), (int)plan_number(model, "repeat", 1), out, 0);
     return plan_layers(json_get(model, "tail"), 1, out, n);
 }
 /* An object of the data as JSON text again. */

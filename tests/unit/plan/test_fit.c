@@ -39,7 +39,7 @@ static void plan(struct pl_ask a) {
 TEST(the_worked_example_holds) {
     struct json *all = plan_data(PL_TEST_DATA "/plan/kv_figures.json");
     model("llama-2-13b");
-    assert_int_equal(w.total, plan_count(json_get(all, "weights"), "bytes"));
+    assert_int_equal(w.total, plan_count(plan_get(all, "weights"), "bytes"));
     for (struct json *c = json_first(all, "capacity"); c != NULL; c = c->next) {
         char gpu[64];
         snprintf(gpu, sizeof gpu, "card:%.9fGiB", plan_number(c, "total_bytes", 0) / (double)PL_GIB);

@@ -68,7 +68,7 @@ TEST(kv_buffers_of_recorded_logs_are_planned_to_the_byte) {
     size_t count = 0;
     for (struct json *c = json_first(all, "cases"); c != NULL; c = c->next) {
         if (json_get(c, "caches") == NULL) continue; /* logs of failures */
-        const struct json *context = json_get(c, "context");
+        const struct json *context = plan_get(c, "context");
         char *log = read_log(json_str(c, "file"));
         struct pl_arena a;
         struct pl_model m;
@@ -81,7 +81,7 @@ TEST(kv_buffers_of_recorded_logs_are_planned_to_the_byte) {
                               .n_outputs = plan_count(context, "n_outputs_max"),
                               .split = json_flag(context, "kv_unified") == 0,
                               .swa_full = strstr(json_str(c, "file"), "swa_full") != NULL };
-        o.type_k = o.type_v = json_str(json_first(c, "caches"), "type_k");
+        o.type_k = o.type_v = json_str(plan_get(c, "caches")->first, "type_k");
         pl_llama_caches(&m, &o, &full, &sliding);
         must_stand(log, &full, &o);
         must_stand(log, &sliding, &o);

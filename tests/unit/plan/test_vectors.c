@@ -42,11 +42,11 @@ static size_t run_vectors(const char *name) {
         struct pl_kv_layer layers[LAYERS];
         struct pl_arena a;
         pl_arena_init(&a, ARENA);
-        size_t n = plan_model(json_get(models, json_str(v, "model")), layers);
+        size_t n = plan_model(plan_get(models, json_str(v, "model")), layers);
         struct pl_kv_groups g = group(layers, n, plan_count(v, "block_size"), &a);
         uint64_t len = plan_count(v, "max_model_len");
         struct pl_kv_plan p = plan(&g, len, plan_count(v, "max_in_flight_tokens"), plan_count(v, "avail"));
-        same_groups(&g, json_get(v, "groups"));
+        same_groups(&g, plan_get(v, "groups"));
         assert_int_equal(p.bytes_per_block, plan_count(v, "bytes_per_block"));
         assert_int_equal(p.blocks_per_request, plan_count(v, "blocks_per_req"));
         assert_int_equal(p.need, plan_count(v, "need"));
@@ -78,7 +78,7 @@ TEST(config_files_lead_to_the_same_plans) {
         char *text = NULL;
         size_t len = 0, n;
         FILE *f = open_memstream(&text, &len);
-        plan_write(json_get(c, "config"), f);
+        plan_write(plan_get(c, "config"), f);
         fclose(f);
         struct pl_arena a;
         struct pl_err err = { 0 };
@@ -91,7 +91,7 @@ TEST(config_files_lead_to_the_same_plans) {
                                    .type = pl_kv_type(json_str(c, "kv"), &err),
                                    .prefix_caching = json_flag(c, "prefix_caching") != 0 };
         assert_true(pl_kv_layers(&m, &o, &a, &mine, &n, &block, &err));
-        struct json *model = json_get(models, json_str(c, "model"));
+        struct json *model = plan_get(models, json_str(c, "model"));
         assert_int_equal(block, plan_count(model, "block_size"));
         struct pl_kv_groups ours = group(mine, n, block, &a);
         struct pl_kv_groups want = group(theirs, plan_model(model, theirs), block, &a);
@@ -141,7 +141,7 @@ static double uniform(const struct json *i) {
 }
 
 static double hybrid(const struct json *i) {
-    const struct json *d = json_get(i, "gdn");
+    const struct json *d = plan_get(i, "gdn");
     struct pl_state s = { .kind = PL_STATE_GDN,
                           .conv = (uint32_t)plan_count(d, "conv"),
                           .heads = (uint32_t)plan_count(d, "v_heads"),
@@ -204,7 +204,7 @@ TEST(published_numbers_of_real_runs_come_out) {
     struct json *cases = plan_data(DATA "planner_lines.json");
     size_t count = 0, wrong = 0;
     for (struct json *c = cases->first; c != NULL; c = c->next, count++) {
-        double got = predict(json_get(c, "inputs")), logged = plan_number(c, "log", 0),
+        double got = predict(plan_get(c, "inputs")), logged = plan_number(c, "log", 0),
                err = 100 * (got - logged) / logged;
         double limit = plan_number(c, "tol_pct", 0);
         bool ok = err <= limit && err >= -limit;
