@@ -61,9 +61,24 @@ static void begin_slot(struct pl_service *s) {
     if (r->successor == NULL) pl_replace_lost(NULL);
 }
 
+bool pl_service_fixed(const struct pl_service *s) {
+    return s->kind == PL_KIND_COMMAND && !s->more->as_command && pl_place_of(s->config) == PL_PLACE_FIXED;
+}
+
 bool pl_service_replace(struct pl_service *s, uint32_t slot, const char *reason, const char *action,
                         struct pl_err *err) {
     struct pl_replacement *r = &s->more->replacement;
+    if (s->kind == PL_KIND_REMOTE) {
+        PL_FAIL(err, PL_E_USAGE, "%s is run by somebody else, at %s: Plimsoll cannot restart it",
+                s->config->id, s->config->url);
+        return pl_err_hint(err,
+                           "restart it where it was started: requests get 503 with Retry-After meanwhile");
+    }
+    if (pl_service_fixed(s)) {
+        PL_FAIL(err, PL_E_USAGE, "%s always listens on port %lld, so that no successor can start beside it",
+                s->config->id, (long long)s->config->worker_port);
+        return pl_err_hint(err, "write {port} in its command instead of --worker-port");
+    }
     if (r->active) {
         PL_FAIL(err, PL_E_LIMIT, "a replacement of %s is under way", s->config->id);
         return pl_err_hint(err, "wait for it: plimsoll status %s", s->config->id);

@@ -22,7 +22,8 @@ void pl_scrape_tick(struct pl_worker *w, uint64_t now) {
     bool wanted = o->scraped_ms == 0 || now - c->metrics_asked_ms < ASKED_LATELY_MS;
     if (!wanted || now < o->scrape_at_ms) return;
     const struct pl_ask_question q = {
-        .socket_path = w->socket_path,
+        .to = &w->to,
+        .host = pl_remote_host(w->service),
         .method = "GET",
         .target = "/metrics",
         .headers = "x-plimsoll-warmup: 1\r\n",
