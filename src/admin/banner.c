@@ -57,7 +57,9 @@ void pl_admin_banner(struct pl_admin *a, struct pl_buf *out) {
         pl_buf_addf(out, "  and %zu more services: plimsoll status\n", services - 2);
         return;
     }
-    pl_buf_adds(
-        out,
-        "  guarded: readiness, restart after death, replacement, concurrency and queue; not yet: memory\n");
+    bool ours = false;
+    for (size_t i = 0; i < services; i++)
+        ours = ours || pl_crew_service(a->o.crew, i)->kind != PL_KIND_REMOTE;
+    pl_buf_addf(out, "  guarded: readiness, %sconcurrency and queue; not yet: memory\n",
+                ours ? "restart after death, replacement, " : "");
 }

@@ -77,8 +77,11 @@ static bool fill_program(struct pl_config *c, size_t i, struct pl_err *err) {
     char path[PL_PATH_BYTES];
     struct pl_buf json;
     const char *place = NULL;
-    pl_config_origin(c, i, "command", &place);
-    if (!pl_command_check(s, place, err)) return false;
+    enum pl_origin origin = pl_config_origin(c, i, "command", &place);
+    if (!pl_command_check(s, place, err)) {
+        if (origin == PL_FROM_FLAG) err->code = PL_E_USAGE;
+        return false;
+    }
     if (!pl_path_command(s->command.at[0], s->working_dir, s->python, path, err))
         return pl_err_wrap(err, "service %s", s->id);
     pl_buf_init(&json, FILE_BYTES);
