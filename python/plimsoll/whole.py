@@ -1,4 +1,4 @@
-"""BentoML's own server as one worker, for services that its worker entry cannot run: bentoml.legacy, cmd=, BentoML < 1.2.
+"""BentoML's own server as one worker, for what its worker entry cannot run: bentoml.legacy, cmd=, old BentoML.
 
     python -m plimsoll.whole serve IDENT --host 127.0.0.1 --port N
 
@@ -27,7 +27,8 @@ def main():
     bento.leave_the_path()
     folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     if folder and not keep_metrics_apart(folder):
-        print("event=worker.degraded feature=metrics reason=\"one folder for all servers\"", file=sys.stderr, flush=True)
+        said = 'event=worker.degraded feature=metrics reason="one folder for all servers"'
+        print(said, file=sys.stderr, flush=True)
     from bentoml_cli.cli import cli
 
     sys.argv[0] = "bentoml"

@@ -151,6 +151,7 @@ int pl_verb_serve(struct pl_cli *cli) {
     warn(cli, c);
     if (cli->args.check) {
         printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
+        pl_config_destroy(c);
         return 0;
     }
     for (size_t i = 0; i < c->service_count; i++)
