@@ -18,6 +18,10 @@ class Refused(Exception):
     """A reason to stop that is told in one sentence, without a traceback."""
 
 
+class Whole(Refused):
+    """BentoML's worker entry is not there, or not for this service; `bentoml serve` as a whole can run it."""
+
+
 def leave_the_path():
     """Takes our folder out of PYTHONPATH and sys.path: the user's code and its subprocesses see what they would see
     without us. All our modules are imported by now."""
@@ -47,7 +51,7 @@ def require():
     found = version()
     numbers = re.match(r"(\d+)\.(\d+)", found)
     if numbers and tuple(map(int, numbers.groups())) < OLDEST:
-        raise Refused(f"BentoML {found} in {sys.executable} is too old, 1.2 or newer is needed: pip install -U bentoml")
+        raise Whole(f"BentoML {found} is older than 1.2 and has no worker entry")
 
 
 def why(error):
@@ -59,12 +63,11 @@ def why(error):
 
 
 def refuse_other_kinds(service, ident):
-    """Services of BentoML 1.1 have another worker."""
+    """Services of BentoML 1.1 have another worker, and those with a command of their own have none."""
     if not all(hasattr(service, name) for name in ("apis", "to_asgi", "inner")):
-        raise Refused(
-            f"{ident} is a legacy service (bentoml.legacy), which has no worker of its own: run it with "
-            "command: [bentoml, serve, ...] and url or port"
-        )
+        raise Whole(f"{ident} is a legacy service (bentoml.legacy)")
+    if getattr(service, "cmd", None) is not None or hasattr(service.inner, "__command__"):
+        raise Whole(f"{ident} starts a command of its own (cmd)")
 
 
 def apply_envs(service):

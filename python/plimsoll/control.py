@@ -99,6 +99,12 @@ class Control:
                 return go
             self._answer(line)
 
+    def fallback(self, reason):
+        """Says that this service is another kind's, and waits to be ended: returns only when nobody is there. A main
+        that comes later says `go` first, and is told again."""
+        while self._send({"fallback": {"reason": reason}}) and self._line() is not None:
+            pass
+
     def serve(self):
         """Answers on a daemon thread from now on, until the other end closes."""
         threading.Thread(target=self._run, name="plimsoll-control", daemon=True).start()

@@ -109,10 +109,7 @@ class Launcher:
         except (ImportError, AttributeError) as exc:
             if isinstance(exc, ImportError) and not (exc.name or "").startswith("_bentoml_impl.worker"):
                 raise  # BentoML is there, but something it needs is not
-            raise bento.Refused(
-                f"BentoML {bento.version()} has no worker entry that we can start: "
-                "run it with command: [bentoml, serve, ...]"
-            ) from None
+            raise bento.Whole(f"BentoML {bento.version()} has no worker entry that we can start") from None
         # multiprocessing's spawn starts children from the spec of __main__; ours is no more on their path
         sys.modules["__main__"].__spec__ = entry.__spec__
         sys.argv[0] = entry.__file__
@@ -259,6 +256,10 @@ def main():
         bento.require()
         run = launcher.install()
         run(args=launcher.argv, prog_name="plimsoll.worker", standalone_mode=True)
+    except bento.Whole as exc:
+        if launcher.control is not None:
+            launcher.control.fallback(str(exc))  # main ends us and starts the service in the other way
+        sys.exit(f"{exc}: run it with command: [bentoml, serve, ...]")
     except bento.Refused as exc:
         sys.exit(str(exc))
 

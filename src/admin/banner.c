@@ -16,9 +16,14 @@ static void service_lines(const struct pl_admin *a, struct pl_service *s, struct
     const struct pl_worker *ready = pl_service_pick(s);
     struct pl_look_worker l = { 0 };
     if (ready != NULL) pl_look_worker((struct pl_worker *)(uintptr_t)ready, now, &l);
-    pl_buf_addf(out, "  %s  %s  (BentoML %s, Python %s)  mode %s\n", s->config->id, s->config->run,
-                d != NULL && d->bentoml != NULL ? d->bentoml : "?",
-                d != NULL && d->python != NULL ? d->python : "?", pl_config_word("mode", s->config->mode));
+    char target[160];
+    pl_buf_addf(out, "  %s  %s  ", s->config->id, pl_look_target(s, target, sizeof target));
+    if (s->kind == PL_KIND_PYTHON)
+        pl_buf_addf(out, "(BentoML %s, Python %s)", d != NULL && d->bentoml != NULL ? d->bentoml : "?",
+                    d != NULL && d->python != NULL ? d->python : "?");
+    else
+        pl_buf_addf(out, "(%s, engine %s)", pl_kind_name(s->kind), pl_look_engine(s));
+    pl_buf_addf(out, "  mode %s\n", pl_config_word("mode", s->config->mode));
     pl_buf_addf(out,
                 "    limits: workers %s (%s), threads %s (%s), timeout %s (%s), max_concurrency %s (%s), "
                 "queue %s, body %s\n",
@@ -31,6 +36,8 @@ static void service_lines(const struct pl_admin *a, struct pl_service *s, struct
                 pl_config_text(c, s->index, "limits.body"));
     if (ready == NULL)
         pl_buf_addf(out, "    not ready: %s\n", pl_health_why(s));
+    else if (s->kind == PL_KIND_REMOTE)
+        pl_buf_adds(out, "    ready; somebody else runs it: no restart, no replacement, no warm-up\n");
     else if (l.warm)
         pl_buf_addf(out, "    ready after %.1f s, warm: %u %s requests, first %.1f ms, settled %.1f ms\n",
                     (double)l.ready_ms / 1000, l.warmup_requests, l.source, (double)l.first_us / 1000,
@@ -50,7 +57,9 @@ void pl_admin_banner(struct pl_admin *a, struct pl_buf *out) {
         pl_buf_addf(out, "  and %zu more services: plimsoll status\n", services - 2);
         return;
     }
-    pl_buf_adds(
-        out,
-        "  guarded: readiness, restart after death, replacement, concurrency and queue; not yet: memory\n");
+    bool ours = false;
+    for (size_t i = 0; i < services; i++)
+        ours = ours || pl_crew_service(a->o.crew, i)->kind != PL_KIND_REMOTE;
+    pl_buf_addf(out, "  guarded: readiness, %sconcurrency and queue; not yet: memory\n",
+                ours ? "restart after death, replacement, " : "");
 }

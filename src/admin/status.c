@@ -80,7 +80,17 @@ static json_t *replacement_json(const struct pl_service *s, uint64_t now) {
     return o;
 }
 
+/* What works for this kind of worker, and what does not. */
+static json_t *guards_json(const struct pl_service *s) {
+    bool ours = s->kind != PL_KIND_REMOTE;
+    return json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", ours, "replacement",
+                     ours, "admission",
+                     s->config->traffic_max_concurrency > 0 ? "count" : "none", "memory", "none", "ledger",
+                     0);
+}
+
 static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t now) {
+    char target[256];
     const struct pl_service_config *c = s->config;
     const char *mode_place;
     enum pl_origin origin = pl_config_origin(a->o.app->config, s->index, "mode", &mode_place);
@@ -89,19 +99,17 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
         if (w->state != PL_WORKER_GONE) json_array_append_new(workers, worker_json(w, now));
     bool ready = pl_service_ready(s);
     json_t *o =
-        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "name", c->id, "kind", "python", "target", c->run,
-                  "engine", "bentoml", "mode", pl_config_word("mode", c->mode), "mode_origin",
-                  pl_origin_name(origin), "ready", ready, "workers", workers, "queue", queue_json(a, s));
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "name", c->id, "kind", pl_kind_name(s->kind),
+                  "target", pl_look_target(s, target, sizeof target), "engine", pl_look_engine(s), "mode",
+                  pl_config_word("mode", c->mode), "mode_origin", pl_origin_name(origin), "ready", ready,
+                  "workers", workers, "queue", queue_json(a, s));
     if (ready)
         json_object_set_new(o, "warmth", json_string(any_warm(s, now) ? "warm" : "unwarmed"));
     else
         json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
     uint64_t proof = pl_look_proof_age_ms(s, now);
     if (proof != UINT64_MAX) json_object_set_new(o, "proof_age_s", json_integer((json_int_t)(proof / 1000)));
-    json_object_set_new(o, "guards",
-                        json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", 1, "replacement", 1,
-                                  "admission", c->traffic_max_concurrency > 0 ? "count" : "none", "memory",
-                                  "none", "ledger", 0));
+    json_object_set_new(o, "guards", guards_json(s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
     struct pl_look_death d;
     if (pl_look_last_death(s, &d)) {

@@ -10,7 +10,9 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "cli/gpus.h"
 #include "cli/paths.h"
+#include "worker/engine.h"
 
 extern char **environ;
 
@@ -69,7 +71,49 @@ static bool fill(struct pl_config *c, size_t i, const char *key, const char *val
                          place != NULL ? place : "", err);
 }
 
-/* What only the machine knows: the folder to run in, and the interpreter. */
+/* The command with its program as a full path, which is what can be executed. */
+static bool fill_program(struct pl_config *c, size_t i, struct pl_err *err) {
+    struct pl_service_config *s = &c->services[i];
+    char path[PL_PATH_BYTES];
+    struct pl_buf json;
+    const char *place = NULL;
+    enum pl_origin origin = pl_config_origin(c, i, "command", &place);
+    if (!pl_command_check(s, place, err)) {
+        if (origin == PL_FROM_FLAG) err->code = PL_E_USAGE;
+        return false;
+    }
+    if (!pl_path_command(s->command.at[0], s->working_dir, s->python, path, err))
+        return pl_err_wrap(err, "service %s", s->id);
+    pl_buf_init(&json, FILE_BYTES);
+    bool fits = true;
+    for (size_t w = 0; w < s->command.count; w++) {
+        const char *word = w == 0 ? path : s->command.at[w];
+        fits = fits && pl_buf_adds(&json, w == 0 ? "[" : ",") && pl_buf_add_json(&json, word, strlen(word));
+    }
+    fits = fits && pl_buf_adds(&json, "]");
+    bool ok = fits ? fill(c, i, "command", pl_buf_text(&json), err)
+                   : PL_FAIL(err, PL_E_CONFIG, "service %s: the command is longer than 1 MiB", s->id);
+    pl_buf_free(&json);
+    return ok;
+}
+
+static void note_own_port(struct pl_config *c, size_t i) {
+    const char *flag = pl_command_own_port(&c->services[i]), *place = "";
+    char line[256];
+    if (flag == NULL) return;
+    pl_config_origin(c, i, "command", &place);
+    snprintf(line, sizeof line,
+             "%s: %s of service %s is replaced: its workers get loopback ports of their own, clients come to "
+             "listen",
+             place, flag, c->services[i].id);
+    pl_config_note_warning(c, line);
+}
+
+static bool has(const struct pl_config *c, size_t i, const char *key) {
+    return pl_config_origin(c, i, key, NULL) != PL_FROM_DEFAULT;
+}
+
+/* What only the machine knows: the folder to run in, the interpreter or program, the GPUs. */
 static bool fill_service(struct pl_config *c, size_t i, const char *folder, struct pl_err *err) {
     struct pl_service_config *s = &c->services[i];
     char path[PL_PATH_BYTES], real[PATH_MAX];
@@ -82,6 +126,9 @@ static bool fill_service(struct pl_config *c, size_t i, const char *folder, stru
     if (!fill(c, i, "working_dir", real, err)) return false;
     if (folder[0] != '\0' && s->run != NULL && !pl_config_set(c, i, "run", ".", PL_FROM_FLAG, "", err))
         return false;
+    if (!pl_engine_presets(c, i, err) || !pl_seen_gpus(c, i, err)) return false;
+    if (has(c, i, "command") && !fill_program(c, i, err)) return false;
+    if (has(c, i, "command")) note_own_port(c, i);
     if (s->run == NULL) return true;
     if (!pl_path_python(s->python, path, err)) return false;
     return fill(c, i, "python", path, err);
@@ -96,7 +143,11 @@ static struct pl_config *accept_all(const struct pl_args *args, const char *targ
         return NULL;
     }
     bool ok = read_sources(c, args, err);
-    if (ok && target != NULL)
+    if (ok && args->has_rest && target != NULL)
+        ok = PL_FAIL(err, PL_E_USAGE, "serve: a target as well as a command behind --");
+    else if (ok && args->has_rest)
+        ok = pl_config_add_command(c, &args->rest, args->name, err);
+    else if (ok && target != NULL)
         ok = pl_config_add_target(c, target, args->name, access(target, F_OK) == 0, err);
     ok = ok && folder_of_target(c, target, folder) && pl_config_read_env(c, environ, err);
     ok = ok && pl_args_apply(args, c, err);

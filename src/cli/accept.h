@@ -5,8 +5,8 @@
 #include "cli/args.h"
 #include "config/config.h"
 
-/* NULL with err. `target` may be NULL (the file's services). Warnings stay in the configuration.
- * `need_services`: no service at all is a usage error. */
+/* NULL with err. `target` may be NULL (the file's services); a command behind `--` is in `args`. Warnings
+ * stay in the configuration. `need_services`: no service at all is a usage error. */
 struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool need_services,
                             struct pl_err *err);
 /* The file that was or would be read: -c, ./plimsoll.yaml, /etc/plimsoll/plimsoll.yaml; NULL = none there. */

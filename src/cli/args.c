@@ -29,6 +29,7 @@ static const struct pl_flag server_flags[] = {
     X("timeout", 0, VALUE, "DUR", "traffic.timeout; a bare number is seconds", "traffic.timeout") \
     X("max-concurrency", 0, VALUE, "N", "traffic.max_concurrency", "traffic.max_concurrency") \
     X("name", 0, VALUE, "NAME", "name of the service", NULL) \
+    X("worker-port", 0, VALUE, "N", "port that CMD without {port} or {socket} always listens on", "worker_port") \
     X("check", 0, SWITCH, NULL, "check the configuration and start nothing", NULL) \
     X("reload", 0, SWITCH, NULL, "watch: start anew when files of the service change", "watch") \
     X("api-key", 0, VALUE, "env:N|file:F", "api_keys.file", "api_keys.file") \

@@ -127,8 +127,10 @@ static int dispatch(int argc, char **argv, struct pl_cli *cli) {
         return 0;
     }
     if (v == NULL || cli->args.help) {
-        if (v != NULL) print_verb_help(v);
-        else print_help();
+        if (v != NULL)
+            print_verb_help(v);
+        else
+            print_help();
         return v == NULL && !cli->args.help ? 2 : 0;
     }
     cli->argc = argc;

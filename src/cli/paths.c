@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/similar.h"
+
 enum { SOCKET_ROOM = 16, SOCKET_PATH = 107 };
 
 static bool is_ours(const char *path) {
@@ -158,4 +160,27 @@ bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *
     if (on_path("python3", out) || on_path("python", out)) return true;
     PL_FAIL(err, PL_E_SYS, "no python3 was found");
     return pl_err_hint(err, "activate the service's environment, or give --python PATH");
+}
+
+static bool no_command(const char *word, struct pl_err *err) {
+    PL_FAIL(err, PL_E_SYS, "%s: no such program", pl_quote(word).text);
+    return pl_err_hint(err, strchr(word, '/') == NULL
+                                ? "it is not on PATH: give its full path, or --python of the "
+                                  "environment that has it"
+                                : "check the first word of the command");
+}
+
+bool pl_path_command(const char *word, const char *folder, const char *python, char out[PL_PATH_BYTES],
+                     struct pl_err *err) {
+    const char *slash = python != NULL ? strrchr(python, '/') : NULL;
+    int n;
+    if (strchr(word, '/') == NULL) {
+        if (on_path(word, out)) return true;
+        n = slash != NULL ? snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)(slash - python), python, word) : -1;
+    } else if (word[0] == '/') {
+        n = snprintf(out, PL_PATH_BYTES, "%s", word);
+    } else {
+        n = snprintf(out, PL_PATH_BYTES, "%s/%s", folder, word);
+    }
+    return (n > 0 && n < PL_PATH_BYTES && out[0] == '/' && usable(out)) || no_command(word, err);
 }

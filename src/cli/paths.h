@@ -19,4 +19,8 @@ bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err);
 /* The interpreter for a service: `wanted` (its `python`), else $VIRTUAL_ENV, else python3 or python on PATH.
  * Absolute, not resolved through links (a venv's python is a link that matters). */
 bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *err);
+/* The program of a command: on PATH, else beside the interpreter (`python` may be NULL); with a slash, from
+ * `folder`. */
+bool pl_path_command(const char *word, const char *folder, const char *python, char out[PL_PATH_BYTES],
+                     struct pl_err *err);
 #endif

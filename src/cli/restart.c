@@ -1,4 +1,5 @@
-/* restart.c - `plimsoll restart`: orders a replacement, says what gap is to be expected, and waits for its end. */
+/* restart.c - `plimsoll restart`: orders a replacement, says what gap is to be expected, and waits for its
+ * end. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

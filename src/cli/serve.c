@@ -160,21 +160,18 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
 int pl_verb_serve(struct pl_cli *cli) {
     struct pl_err err = { 0 };
     struct command k = { .arena = cli->arena };
-    if (cli->args.has_rest) {
-        PL_FAIL(&err, PL_E_USAGE, "serve -- CMD is not in this version");
-        pl_err_hint(&err, "plimsoll serve service:Class serves a BentoML service");
-        return pl_cli_fail(cli, &err);
-    }
     const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
     struct pl_config *c = pl_accept(&cli->args, target, true, &err);
     if (c == NULL) return pl_cli_fail(cli, &err);
     warn(cli, c);
     if (cli->args.check) {
         printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
+        pl_config_destroy(c);
         return 0;
     }
     for (size_t i = 0; i < c->service_count; i++)
-        if (!have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
+        if (c->services[i].run != NULL &&
+            !have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
             return pl_cli_fail(cli, &err);
     if (!build_command(&k, cli, c, &err)) return pl_cli_fail(cli, &err);
     fflush(NULL);

@@ -29,10 +29,11 @@ static const char *duration(double seconds, char *out, size_t room) {
 
 static int print_worker(const json_t *w) {
     char age[24];
-    printf("    worker %d.%-5lld %-9s pid %-7d age %-7s requests %-8.0f in flight %-4.0f %s",
-           (int)number(w, "worker"), (long long)number(w, "generation"), text(w, "state"),
-           (int)number(w, "pid"), duration(number(w, "age_s"), age, sizeof age), number(w, "requests"),
-           number(w, "in_flight"),
+    char pid[24] = "not ours";
+    if (number(w, "pid") > 0) snprintf(pid, sizeof pid, "pid %d", (int)number(w, "pid"));
+    printf("    worker %d.%-5lld %-9s %-11s age %-7s requests %-8.0f in flight %-4.0f %s",
+           (int)number(w, "worker"), (long long)number(w, "generation"), text(w, "state"), pid,
+           duration(number(w, "age_s"), age, sizeof age), number(w, "requests"), number(w, "in_flight"),
            strcmp(text(w, "state"), "ready") != 0     ? ""
            : json_is_true(json_object_get(w, "warm")) ? "warm"
                                                       : "unwarmed");
@@ -75,7 +76,10 @@ static int print_service(const json_t *s, int lines) {
     int used = 2;
     json_array_foreach(json_object_get(s, "workers"), i, w) if (lines + used < LINES - 4) used +=
         print_worker(w);
-    used += print_replacement(replacement);
+    if (strcmp(text(s, "kind"), "remote") == 0)
+        printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;
+    else
+        used += print_replacement(replacement);
     if (death != NULL)
         printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")),
             used++;

@@ -172,6 +172,10 @@ void pl_config_note(struct pl_config *cfg, struct pl_strings *list, size_t *room
     if (copy != NULL) list->at[list->count++] = copy;
 }
 
+void pl_config_note_warning(struct pl_config *cfg, const char *line) {
+    pl_config_note(cfg, &cfg->warnings, &cfg->inside->warning_room, line);
+}
+
 void pl_config_warn(struct pl_config *cfg, const char *place, const char *fmt, ...) {
     char text[256], line[384];
     va_list ap;
@@ -179,7 +183,7 @@ void pl_config_warn(struct pl_config *cfg, const char *place, const char *fmt, .
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     snprintf(line, sizeof line, "%s: %s", place, text);
-    pl_config_note(cfg, &cfg->warnings, &cfg->inside->warning_room, line);
+    pl_config_note_warning(cfg, line);
 }
 
 static void warn_of_effect(struct pl_config *cfg, const struct pl_option *o, const char *place) {

@@ -179,6 +179,13 @@ bool pl_config_read_env(struct pl_config *cfg, char *const *env, struct pl_err *
 bool pl_config_add_target(struct pl_config *cfg, const char *target, const char *name, bool exists,
                           struct pl_err *err);
 
+/* `serve -- CMD...`: the same for a command, of which there is at least one word. */
+bool pl_config_add_command(struct pl_config *cfg, const struct pl_strings *words, const char *name,
+                           struct pl_err *err);
+/* http://HOST[:PORT][/]: host without brackets, at most 255 bytes. The message does not name the key. */
+enum { PL_CFG_HOST_BYTES = 256 };
+bool pl_config_parse_url(const char *text, char host[PL_CFG_HOST_BYTES], uint16_t *port, struct pl_err *err);
+
 #define PL_CFG_INSTANCE SIZE_MAX
 /* Sets one key from text, like ("traffic.timeout", "30s"); `service` is an index or PL_CFG_INSTANCE. A weaker
  * origin than the present one is checked and then ignored. `place` begins the message and is shown by `config
@@ -191,6 +198,8 @@ bool pl_config_set_path(struct pl_config *cfg, const char *path, const char *tex
                         const char *place, struct pl_err *err);
 /* Drops what came from `origin` before it is told anew: a successor's decorator may say less. */
 void pl_config_forget(struct pl_config *cfg, size_t service, enum pl_origin origin);
+/* Adds to `warnings`; a line that is there already is not added. */
+void pl_config_note_warning(struct pl_config *cfg, const char *line);
 /* What no single key shows: exactly one of run, command, model and url, routes that overlap, limits against
  * each other. Call it when all sources are in, and again after inherited values came. */
 bool pl_config_check(const struct pl_config *cfg, struct pl_err *err);

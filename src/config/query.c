@@ -72,7 +72,15 @@ static bool check_kind(const struct pl_config *cfg, size_t i, struct pl_err *err
     }
     if (first != NULL) return true;
     PL_FAIL(err, PL_E_CONFIG, "%s: service '%s' does not say what to run", cfg->services[i].place, id);
-    return pl_err_hint(err, "add run: module:Class");
+    return pl_err_hint(err, "add run: module:Class, command: [...] or url: http://HOST:PORT");
+}
+
+static bool check_url(const struct pl_config *cfg, size_t i, struct pl_err *err) {
+    char host[PL_CFG_HOST_BYTES];
+    uint16_t port;
+    const char *url = cfg->services[i].url;
+    return url == NULL || pl_config_parse_url(url, host, &port, err) ||
+           pl_err_wrap(err, "%s: url", place_of(cfg, i, "url"));
 }
 
 static bool same_host(const char *a, const char *b) {
@@ -130,8 +138,8 @@ bool pl_config_check(const struct pl_config *cfg, struct pl_err *err) {
         return pl_err_hint(err, "name a service: plimsoll serve service:Class");
     }
     for (size_t i = 0; i < cfg->service_count; i++)
-        if (!check_kind(cfg, i, err) || !check_routes(cfg, i, err) || !check_limits(cfg, i, err) ||
-            !check_reasons(cfg, i, err))
+        if (!check_kind(cfg, i, err) || !check_url(cfg, i, err) || !check_routes(cfg, i, err) ||
+            !check_limits(cfg, i, err) || !check_reasons(cfg, i, err))
             return false;
     return true;
 }

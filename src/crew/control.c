@@ -85,6 +85,14 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
     pl_control_go(w);
 }
 
+/* {"fallback": {"reason": "..."}}: the launcher cannot run this service and waits to be ended. */
+static void on_fallback(struct pl_worker *w, const char *line, size_t len) {
+    json_t *root = json_loadb(line, len, 0, NULL);
+    const char *reason = json_string_value(json_object_get(json_object_get(root, "fallback"), "reason"));
+    pl_fallback_take(w, reason != NULL ? reason : "not said why");
+    json_decref(root);
+}
+
 static bool has_key(const char *line, size_t len, const char *key) {
     json_t *root = json_loadb(line, len, 0, NULL);
     bool has = json_object_get(root, key) != NULL;
@@ -96,6 +104,8 @@ static void on_line(struct pl_worker *w, const char *line, size_t len) {
     if (len == 0) return;
     if (has_key(line, len, "describe"))
         on_description(w, line, len);
+    else if (has_key(line, len, "fallback"))
+        on_fallback(w, line, len);
     else
         pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",
                F_STR("service", w->service->config->id), F_INT("worker", w->slot), F_INT("bytes", len));

@@ -34,6 +34,8 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         s->crew = c;
         s->config = &c->app->config->services[i];
         s->index = (uint32_t)i;
+        s->kind = pl_kind_of(s->config);
+        s->described = s->kind != PL_KIND_PYTHON; /* nobody will: what is configured is all there is */
         s->more = calloc(1, sizeof *s->more);
         if (s->more == NULL) goto out_of_memory;
         pl_guard_init(s);
@@ -41,7 +43,9 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;
         c->service_count = i + 1;
+        if (s->kind == PL_KIND_REMOTE && !pl_remote_open(s, err)) return NULL;
     }
+    pl_ports_init(&c->ports, pl_places_range(), (unsigned)getpid());
     return c;
 out_of_memory:
     PL_FAIL(err, PL_E_NOMEM, "out of memory");
@@ -50,7 +54,7 @@ out_of_memory:
 
 /* --- adoption */
 
-/* "INDEX.SLOT name", as spawn.c writes it. */
+/* "INDEX.SLOT[:PORT] name", as spawn.c writes it. */
 static struct pl_service *owner_of(struct pl_crew *c, const char *name, uint32_t *slot) {
     unsigned index, place;
     if (sscanf(name, "%u.%u", &index, &place) != 2 || index >= c->service_count || place == 0 || place > 4096)
@@ -85,9 +89,9 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
     w->generation = item->generation;
     w->pid = (pid_t)item->exit.pid;
     o->adopted = true;
-    snprintf(w->socket_path, sizeof w->socket_path, "%s/%s", c->run_dir, item->socket_name);
     snprintf(o->id, sizeof o->id, "%s",
              item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "");
+    pl_places_adopt(w, item);
     o->time.spawned = now - item->age_ms;
     o->start_until_ms = now + pl_start_timeout_ms(0);
     bool ready = pl_note_read(w, item->note, item->note_bytes);
@@ -139,6 +143,7 @@ static void take_descriptions(struct pl_crew *c, struct pl_held_list *held) {
         int fd = pl_held_take(held, name);
         s->more->deployed = fd != -1;
         if (fd != -1) close(fd);
+        pl_fallback_adopt(s, held);
         snprintf(name, sizeof name, "desc:%zu", i);
         fd = pl_held_take(held, name);
         if (fd == -1) continue;
@@ -324,6 +329,8 @@ uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms) {
         uint64_t left = 0;
         if (w->state >= PL_WORKER_SPAWNING && w->state < PL_WORKER_READY)
             left = pl_boot_left_ms(s->boot_ms, now_ms - w->more->time.spawned);
+        else if (w->state == PL_WORKER_READY && w->more->unready_ms != 0)
+            left = pl_boot_left_ms(s->boot_ms, now_ms - w->more->unready_ms);
         else if (w->state == PL_WORKER_BACKOFF && s->more->slots[w->slot - 1].retry_at_ms > now_ms)
             left = s->more->slots[w->slot - 1].retry_at_ms - now_ms + s->boot_ms;
         if (left != 0 && (least == 0 || left < least)) least = left;
@@ -369,3 +376,5 @@ void pl_worker_zombies(struct pl_worker *w, int change) {
     w->more->zombies += change;
     PL_ASSERT(w->more->zombies >= 0);
 }
+
+void pl_worker_refused(struct pl_worker *w) { pl_probe_lost(w); }

@@ -13,15 +13,18 @@
 
 #include "base/wire.h"
 #include "crew/app.h"
+#include "net/dial.h"
 #include "sample/page.h"
 #include "worker/death.h"
+#include "worker/engine.h"
 #include "worker/replace.h"
 #include "worker/state.h"
 
 struct pl_crew;
 struct pl_service;
 
-/* One generation: one process with a socket of its own. */
+/* One generation: one process with a place of its own. Of a server that somebody else runs, one for as long
+ * as we look at it: it has no process, no generation and no page, and only comes and goes as `routable`. */
 struct pl_worker {
     struct pl_service *service; /* borrowed */
     struct pl_worker *next;     /* in its service's list, oldest first */
@@ -29,10 +32,10 @@ struct pl_worker {
     uint64_t generation;        /* the keeper's; 0 until spawned */
     enum pl_worker_state state;
     pid_t pid;
-    char socket_path[108];
-    bool routable;      /* READY and its own readiness agrees: may be given a request */
-    bool exited;        /* the leader was reaped: its page is final */
-    uint32_t in_flight; /* exchanges the gateway has with it; zombies excluded */
+    struct pl_dial_to to; /* where it listens */
+    bool routable;        /* READY and its own readiness agrees: may be given a request */
+    bool exited;          /* the leader was reaped: its page is final */
+    uint32_t in_flight;   /* exchanges the gateway has with it; zombies excluded */
     uint64_t served;
     uint32_t lost_in_handlers;   /* set by the gateway in hooks.exited: requests that died in a handler */
     struct pl_page page;         /* foreign bytes, read through sample/page.h */
@@ -46,6 +49,7 @@ struct pl_service {
     struct pl_crew *crew;
     struct pl_service_config *config; /* borrowed from app->config; changes when described */
     uint32_t index;                   /* in app->config->services */
+    enum pl_kind kind;                /* python may turn into command: see pl_fallback_take */
     struct pl_worker *workers;
     bool was_ready;         /* has been ready in this life of the keeper */
     bool draining;          /* by operator */
@@ -123,6 +127,8 @@ bool pl_service_set_mode(struct pl_service *s, const char *mode, struct pl_err *
 void pl_service_drain(struct pl_service *s, bool drain);
 /* What would have been refused or replaced: plimsoll_would_total. */
 void pl_service_would(struct pl_service *s, const char *action, const char *reason);
+/* Its command always listens on the same port: a successor starts after the old one. */
+bool pl_service_fixed(const struct pl_service *s);
 bool pl_service_failed(const struct pl_service *s); /* every slot has been given up */
 
 size_t pl_crew_service_count(const struct pl_crew *c);
@@ -146,4 +152,6 @@ void pl_worker_end(struct pl_worker *w, bool ok);
 /* A handler outlived its request (504, client gone): its end must be waited for on the page before the worker
  * counts as drained and before its slot is free again. The gateway polls; the crew only counts. */
 void pl_worker_zombies(struct pl_worker *w, int change);
+/* Nobody listened where it should: no request goes there until its readiness has answered again. */
+void pl_worker_refused(struct pl_worker *w);
 #endif

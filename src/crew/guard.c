@@ -118,10 +118,13 @@ void pl_guard_tick(struct pl_crew *c, uint64_t now) {
     for (size_t i = 0; i < c->service_count; i++) {
         struct pl_service *s = &c->services[i];
         if (!s->more->replacement.waiting) s->more->plan.is = false;
-        for (struct pl_worker *w = s->workers, *next; w != NULL; w = next) {
+        /* A server that somebody else runs is not ours to judge. A command has no page: while it answers no
+         * probe it may still stream, so that its silence proves nothing. */
+        bool ours = s->kind != PL_KIND_REMOTE, paged = s->kind == PL_KIND_PYTHON && !s->more->as_command;
+        for (struct pl_worker *w = s->workers, *next; ours && w != NULL; w = next) {
             next = w->next;
-            if (w->state == PL_WORKER_READY) look_for_silence(w, now);
-            if (w->state == PL_WORKER_READY) look_for_zombies(w);
+            if (w->state == PL_WORKER_READY && paged) look_for_silence(w, now);
+            if (w->state == PL_WORKER_READY && paged) look_for_zombies(w);
             if (w->state == PL_WORKER_READY) look_at_memory(w, now);
             if (w->state == PL_WORKER_READY) look_at_requests(w);
         }

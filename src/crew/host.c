@@ -80,6 +80,7 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
 
 enum pl_replace_way pl_host_way(const struct pl_service *s) {
     const struct pl_crew *c = s->crew;
+    if (pl_service_fixed(s)) return PL_REPLACE_HANDOVER; /* one port, one worker */
     struct pl_replace_room room = { .max = memory_max(c), .need = s->more->new_bytes };
     for (size_t i = 0; i < c->service_count; i++)
         for (const struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)

@@ -26,7 +26,7 @@ struct pl_slot *pl_life_slot(struct pl_service *s, uint32_t slot) {
 
 /* One until the service has told how many it wants. */
 uint32_t pl_life_slots(const struct pl_service *s) {
-    if (!s->described) return 1;
+    if (!s->described || s->kind == PL_KIND_REMOTE) return 1;
     if (s->config->workers != PL_CFG_CPU_COUNT) return (uint32_t)s->config->workers;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return cpus > 0 ? (uint32_t)cpus : 1;
@@ -75,6 +75,11 @@ static void read_stamps(struct pl_worker *w) {
 
 void pl_life_order_stop(struct pl_worker *w) {
     struct pl_wire_message m;
+    if (w->service->kind == PL_KIND_REMOTE) { /* it is not ours to stop: we look away */
+        const struct pl_wire_exit nothing = { 0 };
+        pl_life_gone(w, &nothing);
+        return;
+    }
     if (w->generation == 0 || w->exited) return; /* not spawned yet: on_spawned comes back here */
     pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
     bool silent = w->more->hung_ms != 0; /* it would not hear a SIGTERM */
@@ -94,7 +99,7 @@ static void enter_warming(struct pl_worker *w) {
     struct pl_service *s = w->service;
     read_stamps(w);
     w->more->time.socket = pl_crew_now(s->crew);
-    if (s->described && !s->more->deployed) {
+    if (s->more->description != NULL && !s->more->deployed) {
         char name[PL_WIRE_NAME_BYTES];
         s->more->deployed = true;
         snprintf(name, sizeof name, "deployed:%u", s->index);
@@ -136,7 +141,7 @@ static void enter_ready(struct pl_worker *w) {
     o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
     if (!o->adopted) {
         o->time.ready = now;
-        s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - o->time.spawned);
+        if (s->kind != PL_KIND_REMOTE) s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - o->time.spawned);
         pl_life_slot(s, w->slot)->failed_starts = 0;
         pl_log(log_of(w), PL_INFO, "worker.ready", F_STR("service", s->config->id), F_INT("worker", w->slot),
                F_INT("generation", w->generation), F_INT("after_ms", now - o->time.spawned),
@@ -236,6 +241,11 @@ static void tell_death(struct pl_worker *w) {
     s->more->last_death_wall_ms = pl_wall_ms(s->crew->app->clock);
 }
 
+static const char *program_of(const struct pl_service *s) {
+    bool own = s->config->command.count > 0;
+    return own ? s->config->command.at[0] : s->config->python;
+}
+
 static void explain(struct pl_worker *w) {
     struct pl_worker_more *o = w->more;
     char line[512] = "";
@@ -252,7 +262,10 @@ static void explain(struct pl_worker *w) {
                                     .lived_ms = pl_crew_now(w->service->crew) - o->time.spawned,
                                     .silent_ms = o->hung_ms,
                                     .last_line = line,
-                                    .program = w->service->config->python,
+                                    .command = w->service->kind == PL_KIND_COMMAND,
+                                    .engine_died = w->service->kind == PL_KIND_COMMAND && text.data != NULL &&
+                                                   pl_death_engine_died(text.data, text.len),
+                                    .program = program_of(w->service),
                                     .folder = w->service->config->working_dir,
                                     .warmup = o->warm_failed ? o->problem : NULL };
     o->cause = pl_death_explain(&death, o->end_sentence, sizeof o->end_sentence);
@@ -267,7 +280,7 @@ static void explain(struct pl_worker *w) {
 /* True if nobody asked for this end. A start that took too long or did not warm up was ended by us, and is a
  * failure; so is a silence. */
 static bool is_failure(const struct pl_worker_more *o) {
-    return !o->ordered || o->timed_out || o->warm_failed || o->hung_ms != 0;
+    return (!o->ordered || o->timed_out || o->warm_failed || o->hung_ms != 0) && !o->fallback;
 }
 
 static void tell_end(struct pl_worker *w) {
@@ -292,6 +305,11 @@ static enum pl_worker_event after_the_end(struct pl_worker *w) {
     struct pl_worker_more *o = w->more;
     struct pl_slot *slot = pl_life_slot(s, w->slot);
     uint64_t now = pl_crew_now(s->crew);
+    if (o->fallback && o->replaces != NULL) {
+        snprintf(o->end_sentence, sizeof o->end_sentence,
+                 "the service is of another kind now: restart it again");
+        pl_replace_lost(w);
+    }
     if (!is_failure(o) || s->crew->stopping) return PL_WEV_EMPTY;
     slot->last_cause = o->cause;
     if (pl_replace_lost(w)) return PL_WEV_EMPTY; /* the old one goes on serving: no retry here */
@@ -416,6 +434,7 @@ static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *repl
     w->more->replaces = replaces;
     w->more->start_until_ms =
         now + (limit == PL_CFG_AUTO ? pl_start_timeout_ms(s->boot_ms) : (uint64_t)limit);
+    if (s->kind == PL_KIND_REMOTE) w->more->start_until_ms = UINT64_MAX;
     pl_life_feed(w, PL_WEV_START);
     if (pl_spawn(w, &err)) return;
     snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);

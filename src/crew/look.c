@@ -1,6 +1,7 @@
 #include "crew/look.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "crew/more.h"
 
@@ -23,6 +24,15 @@ void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **pha
     }
     const struct pl_worker_more *o = w->more;
     *since_ms = now_ms - o->time.spawned;
+    if (s->kind != PL_KIND_PYTHON && w->state < PL_WORKER_WARMING) {
+        *phase = "socket";
+        const char *path = pl_ready_path(s->crew->app->config, s->index, o->probe_turn);
+        if (o->probe_status != 0)
+            snprintf(detail, room, "GET %.100s is answered %u", path, o->probe_status);
+        else
+            snprintf(detail, room, "nobody answers GET %.100s yet", path);
+        return;
+    }
     if (w->state == PL_WORKER_WARMING) {
         *phase = "warm";
         if (o->sample != NULL)
@@ -152,4 +162,20 @@ struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool pre
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->more->tail != NULL && w->slot == slot) newest = w->more->tail;
     return newest != NULL ? newest : s->more->previous_tail;
+}
+
+const char *pl_look_target(const struct pl_service *s, char *out, size_t room) {
+    const struct pl_strings *words = &s->config->command;
+    if (words->count == 0) return s->config->run != NULL ? s->config->run : s->config->url;
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < words->count && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s", i > 0 ? " " : "", words->at[i]);
+    out[pl_death_whole_chars(out, strlen(out))] = '\0';
+    return out;
+}
+
+const char *pl_look_engine(const struct pl_service *s) {
+    bool bentoml = s->config->run != NULL && s->config->engine == PL_CFG_ENGINE_AUTO;
+    return bentoml ? "bentoml" : pl_engine_name(pl_engine_of(s->config));
 }

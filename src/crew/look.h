@@ -56,4 +56,7 @@ struct pl_tail; /* crew/tail.h */
 /* Output of a slot's worker (0: of all of them as it came), or of the last generation that is gone. NULL:
  * none. */
 struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool previous);
+/* What it runs, as people write it: import string, command line (cut to `room`), URL. Borrowed or `out`. */
+const char *pl_look_target(const struct pl_service *s, char *out, size_t room);
+const char *pl_look_engine(const struct pl_service *s);
 #endif

@@ -8,6 +8,7 @@
 #include "crew/link.h"
 #include "net/ask.h"
 #include "worker/policy.h"
+#include "worker/ports.h"
 #include "worker/replace.h"
 #include "worker/silence.h"
 #include "worker/warmup.h"
@@ -51,6 +52,7 @@ struct pl_worker_more {
     size_t page_bytes;
     bool adopted, warm, first_told;
     /* how it ends */
+    bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
     char problem[256]; /* why the warm-up failed, or why it could not be spawned */
     bool replaced;     /* its successor is READY: its slot is no longer its own */
@@ -75,7 +77,10 @@ struct pl_worker_more {
     /* probe, warm-up, scrape: at most one question of each at a time */
     struct pl_ask *probe, *warming, *scrape;
     uint64_t probe_at_ms, proof_ms;
-    bool says_ready; /* its own readiness, last heard */
+    bool says_ready;       /* its own readiness, last heard */
+    unsigned probe_turn;   /* which of the usual paths is asked, while none is known */
+    uint16_t probe_status; /* last answer; 0: none */
+    uint64_t unready_ms;   /* remote: since when it does not answer; 0: it does */
     struct pl_sample *samples, *sample;
     enum pl_sample_source source;
     struct pl_warmup warmup;
@@ -140,6 +145,9 @@ struct pl_service_more {
     uint32_t slot_room;
     struct pl_description *description; /* or NULL */
     bool deployed;
+    bool as_command;          /* python: BentoML's worker entry cannot run it, `bentoml serve` can */
+    bool remote_told;         /* no usual path of readiness is there: said once */
+    struct pl_remote *remote; /* where it is; NULL: not remote */
     struct pl_replacement replacement;
     char operator_mode[16];        /* "" = none set it: `mode` is the configuration's */
     struct pl_tail *tail;          /* output of all its workers as it came */
@@ -170,6 +178,7 @@ struct pl_crew {
     size_t service_count;
     uv_timer_t tick;
     uint64_t sequence;
+    struct pl_ports ports;
     bool stopping, stopped;
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
@@ -198,7 +207,21 @@ uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
 bool pl_spawn(struct pl_worker *w, struct pl_err *err);
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
+/* places.c: where a worker listens */
+struct pl_port_range pl_places_range(void);                     /* of this machine; a small file */
+bool pl_places_choose(struct pl_worker *w, struct pl_err *err); /* before it is spawned */
+void pl_places_adopt(struct pl_worker *w, const struct pl_wire_item *item);
+uint16_t pl_places_port(const struct pl_worker *w); /* 0: it listens on a Unix socket */
+/* remote.c: a server that somebody else runs */
+bool pl_remote_open(struct pl_service *s, struct pl_err *err);
+void pl_remote_start(struct pl_worker *w);
+void pl_remote_turn(struct pl_worker *w); /* nobody answered: another address of its name is tried */
+const char *pl_remote_host(const struct pl_service *s); /* for Host; NULL: localhost will do */
+/* fallback.c: a service that BentoML's worker entry cannot run */
+void pl_fallback_take(struct pl_worker *w, const char *reason);
+void pl_fallback_adopt(struct pl_service *s, struct pl_held_list *held);
 /* probe.c */
+void pl_probe_lost(struct pl_worker *w); /* a connect was refused */
 void pl_probe_start(struct pl_worker *w);
 void pl_probe_tick(struct pl_worker *w, uint64_t now);
 void pl_probe_stop(struct pl_worker *w);

@@ -22,6 +22,7 @@ struct note {
 void pl_note_leave(struct pl_worker *w) {
     struct pl_wire_message m;
     const struct pl_worker_more *o = w->more;
+    if (w->generation == 0) return; /* somebody else's: the keeper knows nothing of it */
     struct note note = { .version = NOTE_VERSION,
                          .ready = w->state == PL_WORKER_READY || w->state == PL_WORKER_DRAINING,
                          .warm = o->warm,

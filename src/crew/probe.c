@@ -1,11 +1,15 @@
-/* probe.c - a worker's own readiness. The first question is written into its listener before it is there to
- * answer, and waits; later ones are asked only when no request was answered lately: a real success is proof
- * enough. */
+/* probe.c - a worker's own readiness. The first question is written into the listener we made before it is
+ * there to answer, and waits; later ones are asked only when no request was answered lately: a real success
+ * is proof enough. */
 #include <stdio.h>
 
 #include "crew/more.h"
 
-enum { REPLY_BYTES = 65536 };
+enum {
+    REPLY_BYTES = 65536,
+    TRY_AGAIN_MS = 100,   /* starting, and nobody listens yet */
+    START_ASK_MS = 10000, /* starting, and somebody took the question: how long it may think */
+};
 
 const char *pl_probe_path(const struct pl_worker *w, const char *own, char *out, size_t room) {
     const struct pl_description *d = w->service->more->description;
@@ -13,13 +17,21 @@ const char *pl_probe_path(const struct pl_worker *w, const char *own, char *out,
     return out;
 }
 
-/* The default is BentoML's own route; what somebody wrote is meant as it stands. */
 static const char *ready_path(const struct pl_worker *w, char *out, size_t room) {
     const struct pl_service *s = w->service;
-    const char *path = s->config->probe_ready_path;
     bool written =
         pl_config_origin(s->crew->app->config, s->index, "probe.ready_path", NULL) != PL_FROM_DEFAULT;
-    return path != NULL && written ? path : pl_probe_path(w, "/readyz", out, room);
+    if (s->kind == PL_KIND_PYTHON && !written) return pl_probe_path(w, "/readyz", out, room);
+    return pl_ready_path(s->crew->app->config, s->index, w->more->probe_turn);
+}
+
+/* How long a server of somebody else's stays away: what Retry-After is made of. */
+static void learn_outage(struct pl_worker *w, bool says_ready, uint64_t now) {
+    struct pl_service *s = w->service;
+    if (s->kind != PL_KIND_REMOTE) return;
+    if (says_ready && w->more->unready_ms != 0)
+        s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - w->more->unready_ms);
+    w->more->unready_ms = says_ready ? 0 : now;
 }
 
 static void judge_ready(struct pl_worker *w, bool says_ready) {
@@ -27,39 +39,63 @@ static void judge_ready(struct pl_worker *w, bool says_ready) {
     w->more->says_ready = says_ready;
     w->routable = says_ready && pl_worker_accepts(w->state);
     struct pl_crew *c = w->service->crew;
-    if (w->routable)
-        c->hooks.supply_changed(c->hooks.ctx, w->service);
-    else
-        c->hooks.unroutable(c->hooks.ctx, w);
+    learn_outage(w, says_ready, pl_crew_now(c));
+    if (!w->routable) c->hooks.unroutable(c->hooks.ctx, w);
+    c->hooks.supply_changed(c->hooks.ctx, w->service);
     pl_life_ready_changed(w->service);
+}
+
+/* No path is configured and this one is not there: the next of the usual ones. */
+static void next_path(struct pl_worker *w, const struct pl_ask_reply *reply) {
+    struct pl_service *s = w->service;
+    unsigned count = pl_ready_paths(s->crew->app->config, s->index);
+    if (!reply->answered || reply->status != 404 || count < 2) return;
+    if (++w->more->probe_turn < count || s->more->remote_told) return;
+    s->more->remote_told = true;
+    pl_log(s->crew->app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id),
+           F_INT("worker", w->slot), F_STR("feature", "readiness"),
+           F_STR("reason", "neither /readyz nor /health is there: set probe.ready_path"));
+}
+
+/* No answer in time is load, not a verdict; only a clear no is: another status, or nobody who listens. A
+ * server of somebody else's that has nothing of ours in hand and still says nothing is gone as well. */
+static bool clear_no(const struct pl_worker *w, const struct pl_ask_reply *reply, uint64_t now) {
+    if (reply->answered || reply->refused) return true;
+    const struct pl_service_config *c = w->service->config;
+    return w->service->kind == PL_KIND_REMOTE &&
+           (w->in_flight == 0 || now - w->more->proof_ms > (uint64_t)c->liveness_silent_after_ms);
 }
 
 static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     struct pl_worker *w = ctx;
     uint64_t now = pl_crew_now(w->service->crew);
+    bool yes = reply->answered && reply->status == 200;
     w->more->probe = NULL;
     w->more->probe_at_ms = now + (uint64_t)w->service->config->probe_interval_ms;
-    bool yes = reply->answered && reply->status == 200;
     if (reply->answered)
         pl_silence_sign(&w->more->silence);
     else
         pl_silence_unanswered(&w->more->silence);
+    w->more->probe_status = reply->answered ? reply->status : 0;
+    next_path(w, reply);
     if (yes) w->more->proof_ms = now;
+    if (!reply->answered && w->service->kind == PL_KIND_REMOTE) pl_remote_turn(w);
     if (w->state == PL_WORKER_LOADING) {
+        if (reply->refused) w->more->probe_at_ms = now + TRY_AGAIN_MS;
         if (yes) {
             w->more->says_ready = true;
             pl_life_feed(w, PL_WEV_LOADED);
         }
         return;
     }
-    /* No answer in time is load, not a verdict; only a clear no is. */
-    if (w->state == PL_WORKER_READY && reply->answered) judge_ready(w, yes);
+    if (w->state == PL_WORKER_READY && (yes || clear_no(w, reply, now))) judge_ready(w, yes);
 }
 
 static void ask(struct pl_worker *w, uint64_t timeout_ms) {
     char path[PL_PROBE_PATH_BYTES];
     const struct pl_ask_question q = {
-        .socket_path = w->socket_path,
+        .to = &w->to,
+        .host = pl_remote_host(w->service),
         .method = "GET",
         .target = ready_path(w, path, sizeof path),
         .headers = "x-plimsoll-warmup: 1\r\n",
@@ -72,6 +108,8 @@ static void ask(struct pl_worker *w, uint64_t timeout_ms) {
 void pl_probe_start(struct pl_worker *w) {
     uint64_t now = pl_crew_now(w->service->crew);
     uint64_t left = w->more->start_until_ms > now ? w->more->start_until_ms - now : 1;
+    /* Only the socket that we made ourselves holds a question until there is somebody to answer it. */
+    if (w->service->kind != PL_KIND_PYTHON && left > START_ASK_MS) left = START_ASK_MS;
     if (w->more->probe == NULL) ask(w, left);
 }
 
@@ -96,4 +134,10 @@ void pl_probe_tick(struct pl_worker *w, uint64_t now) {
 void pl_probe_stop(struct pl_worker *w) {
     if (w->more->probe != NULL) pl_ask_cancel(w->more->probe);
     w->more->probe = NULL;
+}
+
+void pl_probe_lost(struct pl_worker *w) {
+    if (w->state != PL_WORKER_READY || w->exited) return;
+    w->more->probe_at_ms = 0;
+    judge_ready(w, false);
 }

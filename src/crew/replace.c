@@ -168,6 +168,10 @@ static void begin_slot(struct pl_service *s) {
         begin_overlap(s, old);
 }
 
+bool pl_service_fixed(const struct pl_service *s) {
+    return s->kind == PL_KIND_COMMAND && !s->more->as_command && pl_place_of(s->config) == PL_PLACE_FIXED;
+}
+
 /* An operator waits for a quiet moment: now, or asked again by the tick. */
 static void try_slot(struct pl_service *s) {
     struct pl_replacement *r = &s->more->replacement;
@@ -203,6 +207,12 @@ bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish
     struct pl_gap gap;
     struct pl_replace_answer unread;
     if (answer == NULL) answer = &unread;
+    if (s->kind == PL_KIND_REMOTE) {
+        PL_FAIL(err, PL_E_USAGE, "%s is run by somebody else, at %s: Plimsoll cannot restart it",
+                s->config->id, s->config->url);
+        return pl_err_hint(err,
+                           "restart it where it was started: requests get 503 with Retry-After meanwhile");
+    }
     if (r->active && !(r->waiting && wish->now)) {
         PL_FAIL(err, PL_E_LIMIT, "a replacement of %s %s", s->config->id,
                 r->waiting ? "waits for a quiet moment" : "is under way");
@@ -215,6 +225,11 @@ bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish
     if (!wished_way(s, wish->mode, &way)) {
         PL_FAIL(err, PL_E_USAGE, "there is no replacement mode '%.40s'", wish->mode);
         return pl_err_hint(err, "auto, overlap or handover");
+    }
+    if (way == PL_REPLACE_OVERLAP && pl_service_fixed(s)) {
+        PL_FAIL(err, PL_E_USAGE, "%s always listens on port %lld, so that no successor can start beside it",
+                s->config->id, (long long)s->config->worker_port);
+        return pl_err_hint(err, "--mode handover, or write {port} in its command instead of --worker-port");
     }
     if (r->active) finish(s, false, "somebody did not want to wait for a quiet moment");
     *r = (struct pl_replacement){ .active = true,

@@ -23,7 +23,8 @@ void pl_scrape_tick(struct pl_worker *w, uint64_t now) {
     if (!wanted || now < o->scrape_at_ms) return;
     char path[PL_PROBE_PATH_BYTES];
     const struct pl_ask_question q = {
-        .socket_path = w->socket_path,
+        .to = &w->to,
+        .host = pl_remote_host(w->service),
         .method = "GET",
         .target = pl_probe_path(w, "/metrics", path, sizeof path),
         .headers = "x-plimsoll-warmup: 1\r\n",

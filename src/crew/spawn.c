@@ -15,6 +15,7 @@
 #include "base/tree.h"
 #include "crew/more.h"
 #include "plimsoll/shm.h"
+#include "worker/devices.h"
 #include "worker/recipe.h"
 
 extern char **environ;
@@ -110,12 +111,24 @@ static void on_spawned(void *ctx, struct pl_wire_message *reply) {
     if (w->state == PL_WORKER_STOPPING) pl_life_order_stop(w); /* it was told to stop before it was there */
 }
 
+/* Which GPUs: of main's own environment, which bounds them. */
+static bool choose_devices(const struct pl_worker *w, char out[PL_DEVICES_TEXT], const char **gpus,
+                           struct pl_err *err) {
+    bool told;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!pl_devices_of(w->service->config, visible, w->slot, out, &told, err)) return false;
+    *gpus = told ? out : NULL;
+    return true;
+}
+
 static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
-    static char prom[160], tmp[160];
+    static char prom[160], tmp[160], devices[PL_DEVICES_TEXT];
     struct pl_crew *c = w->service->crew;
     const struct pl_service_config *s = w->service->config;
+    const char *gpus = NULL;
     if (!make_folder(prom, sizeof prom, c, "prom", w->more->id, err)) return false;
     if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
+    if (!choose_devices(w, devices, &gpus, err)) return false;
     const struct pl_recipe_facts facts = {
         .python = s->python,
         .python_path = c->python_path,
@@ -123,10 +136,16 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .ident = s->run,
         .prom_dir = prom,
         .tmp_dir = tmp,
+        .gpus = gpus,
+        .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
+        .port = pl_places_port(w),
+        .legacy_ident = w->service->more->as_command ? s->run : NULL,
         .worker = w->slot,
         .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,
         .graceful_stop_s = (uint64_t)(s->stop_timeout_ms + 999) / 1000,
     };
+    if (w->service->kind == PL_KIND_COMMAND)
+        return pl_recipe_command(c->app->config, s, &facts, environ, a, r, err);
     return pl_recipe_python(c->app->config, s, &facts, environ, a, r, err);
 }
 
@@ -134,15 +153,35 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     const struct pl_service_config *s = w->service->config;
     pl_wire_init(m, PL_WIRE_SPAWN, sizeof m->spawn, 0);
     m->spawn.recipe_hash = pl_recipe_hash(r);
-    m->spawn.flags = PL_SPAWN_LISTENER | PL_SPAWN_CONTROL;
+    m->spawn.flags = w->service->kind == PL_KIND_PYTHON ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL : 0;
     m->spawn.page_bytes = PL_PAGE_BYTES;
     m->spawn.ring_bytes = PL_CREW_RING_BYTES;
     m->spawn.stop_signal = SIGTERM;
     m->spawn.stop_ms = (uint32_t)s->stop_timeout_ms;
     m->spawn.oom_score_adj = (int32_t)s->oom_score_adj;
-    /* Who it is, for a main that dies before it leaves a note: index and slot; the rest is for people. */
-    snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u %.20s", w->service->index, w->slot, s->id);
+    /* Who it is, for a main that dies before it leaves a note: index, slot and port; the rest is for people.
+     */
+    snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u:%u %.20s", w->service->index, w->slot,
+             pl_places_port(w), s->id);
     snprintf(m->spawn.socket_name, sizeof m->spawn.socket_name, "w/%s", w->more->id);
+}
+
+/* What only our own launcher is given: a listener and a control socket. The listener exists before the
+ * worker: a probe written into it waits there. Our copy is closed at once, so that a dead worker refuses. */
+static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *listener, int *theirs,
+                         struct pl_err *err) {
+    int pair[2];
+    if (w->service->kind != PL_KIND_PYTHON) return true;
+    *listener = listen_at(w->to.at.un.sun_path, err);
+    if (*listener == -1) return false;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
+        return PL_FAIL_SYS(err, errno, "control socket");
+    *theirs = pair[1];
+    if (!pl_control_open(w, pair[0])) return PL_FAIL(err, PL_E_NOMEM, "control socket: out of memory");
+    m->fds[1] = *listener;
+    m->fds[2] = *theirs;
+    m->fd_count = 3;
+    return true;
 }
 
 bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
@@ -150,29 +189,25 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     struct pl_arena arena;
     struct pl_recipe recipe;
     struct pl_wire_message m;
-    int pair[2] = { -1, -1 };
+    if (w->service->kind == PL_KIND_REMOTE) {
+        w->more->time.spawned = pl_crew_now(c);
+        pl_remote_start(w);
+        return true;
+    }
     snprintf(w->more->id, sizeof w->more->id, "%llx-%llx", (unsigned long long)c->welcome.main_id,
              (unsigned long long)++c->sequence);
-    snprintf(w->socket_path, sizeof w->socket_path, "%s/w/%s", c->run_dir, w->more->id);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
-    bool ok = build_recipe(w, &arena, &recipe, err);
+    bool ok = pl_places_choose(w, err) && build_recipe(w, &arena, &recipe, err);
     PL_AUTO_FD int recipe_fd = ok ? recipe_memfd(&recipe, err) : -1;
+    PL_AUTO_FD int listener = -1;
+    PL_AUTO_FD int theirs = -1;
     ok = ok && recipe_fd != -1;
     if (ok) fill_order(w, &recipe, &m);
     pl_arena_free(&arena);
-    /* The listener exists before the worker: a probe written into it waits there. Our copy is closed at once,
-     * so that a dead worker refuses. */
-    PL_AUTO_FD int listener = ok ? listen_at(w->socket_path, err) : -1;
-    ok = ok && listener != -1;
-    if (ok && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
-        ok = PL_FAIL_SYS(err, errno, "control socket");
-    PL_AUTO_FD int theirs = pair[1];
     if (!ok) return false;
-    if (!pl_control_open(w, pair[0])) return PL_FAIL(err, PL_E_NOMEM, "control socket: out of memory");
     m.fds[0] = recipe_fd;
-    m.fds[1] = listener;
-    m.fds[2] = theirs;
-    m.fd_count = 3;
+    m.fd_count = 1;
+    if (!open_sockets(w, &m, &listener, &theirs, err)) return false;
     w->more->time.spawned = pl_crew_now(c);
     if (!pl_link_order(c->link, &m, on_spawned, w))
         return PL_FAIL(err, PL_E_NOMEM, "order a spawn: out of memory");

@@ -27,7 +27,7 @@ static void finish(struct pl_worker *w) {
     o->time.warm = pl_crew_now(w->service->crew);
     o->time.first_us = o->warmup.first_us;
     o->time.settled_us = o->warmup.settled_us;
-    if (!o->warm)
+    if (!o->warm && w->service->kind != PL_KIND_REMOTE)
         pl_log(log_of(w), PL_WARN, "worker.unwarmed", F_STR("service", w->service->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("route", "all"),
                F_STR("remedy", "declare warmup.requests, or give the parameters defaults or examples"));
@@ -96,7 +96,8 @@ static void ask(struct pl_worker *w) {
     char headers[4096];
     snprintf(headers, sizeof headers, "x-plimsoll-warmup: 1\r\n%s", o->sample->headers);
     const struct pl_ask_question q = {
-        .socket_path = w->socket_path,
+        .to = &w->to,
+        .host = pl_remote_host(w->service),
         .method = o->sample->method,
         .target = o->sample->target,
         .headers = headers,
@@ -144,7 +145,13 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
     ask(w);
 }
 
-void pl_warm_start(struct pl_worker *w) { pl_samples_load(w); }
+/* What somebody else runs is taken as it is. */
+void pl_warm_start(struct pl_worker *w) {
+    if (w->service->kind == PL_KIND_REMOTE)
+        finish(w);
+    else
+        pl_samples_load(w);
+}
 
 void pl_warm_stop(struct pl_worker *w) {
     if (w->more->warming != NULL) pl_ask_cancel(w->more->warming);

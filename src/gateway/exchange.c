@@ -29,13 +29,19 @@ struct pl_berth *pl_berth_of(struct pl_gateway *g, struct pl_worker *w) {
                                  .timers = g->o.timers,
                                  .limits = &g->reply_limits,
                                  .calls = &pl_gateway_upstream_calls,
-                                 .idle_ms = PL_POOL_IDLE_MS };
+                                 .idle_ms = PL_POOL_IDLE_MS,
+                                 .connect_ms = PL_CONNECT_MS,
+                                 .to = &w->to };
+    if (w->service->kind != PL_KIND_PYTHON) { /* how long it keeps idle ones is not ours to say */
+        o.idle_ms = PL_POOL_FOREIGN_IDLE_MS;
+        o.look_first = true;
+    }
     b = calloc(1, sizeof *b);
     if (b == NULL) return NULL;
     b->g = g;
     b->gate = pl_gate_of(g, w->service);
     b->worker = w;
-    b->pool = pl_pool_create(&o, w->socket_path);
+    b->pool = pl_pool_create(&o);
     if (b->pool == NULL) {
         free(b);
         return NULL;

@@ -18,8 +18,26 @@ static enum pl_page_seen began(const struct pl_request *r) {
     return pl_page_began(&r->berth->worker->page, r->id, r->since_begun);
 }
 
+/* An engine may be asked the same again as long as nothing of its answer is out. */
 static bool may_replay_unknown(const struct pl_request *r) {
-    return r->gate->service->config->traffic_idempotent == PL_CFG_TRAFFIC_IDEMPOTENT_TRUE;
+    const struct pl_service_config *c = r->gate->service->config;
+    if (c->traffic_idempotent != PL_CFG_TRAFFIC_IDEMPOTENT_AUTO)
+        return c->traffic_idempotent == PL_CFG_TRAFFIC_IDEMPOTENT_TRUE;
+    return r->gate->service->kind != PL_KIND_PYTHON && pl_engine_of(c)->llm;
+}
+
+/* By the method's own promise (RFC 9110, 9.2.2): only for a connection that was closed while it was idle. */
+static bool is_idempotent_method(const struct pl_request *r) {
+    switch (pl_conn_head(r->conn)->method_id) {
+    case HTTP_GET:
+    case HTTP_HEAD:
+    case HTTP_OPTIONS:
+    case HTTP_PUT:
+    case HTTP_DELETE:
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Can it be sent again, and by which right? */
@@ -84,7 +102,7 @@ void pl_judge(struct pl_request *r) {
     enum pl_replay_class class = PL_REPLAY_UNKNOWN;
     /* While the worker lives, its page is not final: what is in its hands may yet begin. */
     bool final = r->berth->worker->exited || !r->sent_any;
-    if (replay_class(r, &class) && final)
+    if (replay_class(r, &class) && (final || class == PL_REPLAY_UNKNOWN))
         replay(r, class);
     else
         lose(r);
@@ -106,8 +124,11 @@ void pl_judge_closed(struct pl_request *r) {
     pl_upstream_close(r->up);
     r->up = NULL;
     /* It closed an idle connection at the moment we used it: what was sent is lost unread. */
-    if (idle_race && !r->berth->worker->exited && began(r) == PL_SEEN_NO)
+    enum pl_page_seen seen = began(r);
+    if (idle_race && !r->berth->worker->exited && seen == PL_SEEN_NO)
         replay(r, PL_REPLAY_NOT_STARTED);
+    else if (idle_race && !r->berth->worker->exited && seen == PL_SEEN_UNKNOWN && is_idempotent_method(r))
+        replay(r, PL_REPLAY_UNKNOWN);
     else
         wait_for_news(r);
 }
@@ -115,7 +136,12 @@ void pl_judge_closed(struct pl_request *r) {
 void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end) {
     struct pl_request *r = ctx;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
-    if (end == PL_UPSTREAM_CLOSED)
+    if (end == PL_UPSTREAM_REFUSED) {
+        pl_upstream_close(r->up);
+        r->up = NULL;
+        r->sent_any = r->sent_whole = false; /* what was given to it never left */
+        pl_judge_refused(r);
+    } else if (end == PL_UPSTREAM_CLOSED)
         pl_judge_closed(r);
     else if (r->head_begun)
         pl_reply_cut(r, PL_RESULT_CUT, "error", "the worker's answer is malformed");
@@ -123,7 +149,15 @@ void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end)
         pl_answer_worker_failed(r, NULL, "its answer is no HTTP");
 }
 
-void pl_judge_refused(struct pl_request *r) { wait_for_news(r); }
+/* A process of ours that does not listen is dying, and its end is news worth waiting for. */
+void pl_judge_refused(struct pl_request *r) {
+    struct pl_worker *w = r->berth->worker;
+    pl_worker_refused(w);
+    if (w->service->kind == PL_KIND_REMOTE)
+        pl_judge(r);
+    else
+        wait_for_news(r);
+}
 
 void pl_judge_exited(struct pl_berth *b) {
     uint64_t now = pl_gateway_now(b->g);

@@ -15,7 +15,9 @@ static struct pl_admit_supply supply_of(const struct pl_gate *gate, uint64_t now
                                          .hold_ms = gap.hold_ms };
     return (struct pl_admit_supply){ .ready = ready,
                                      .was_ready = s->was_ready,
-                                     .failed = ready == 0 && pl_service_failed(s),
+                                     /* nobody of ours is on the way, and nobody knows when: 503, no hold */
+                                     .failed =
+                                         ready == 0 && (s->kind == PL_KIND_REMOTE || pl_service_failed(s)),
                                      .draining = draining,
                                      .boot_left_ms = ready == 0 ? pl_service_boot_left_ms(s, now_ms) : 0 };
 }

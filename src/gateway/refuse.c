@@ -90,7 +90,10 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
                  (long long)r->gate->admit.running);
         break;
     case PL_REASON_NOT_READY:
-        snprintf(out, room, "service %s has no warm worker yet; come back in %llu s", c->id, seconds);
+        if (r->gate->service->kind == PL_KIND_REMOTE)
+            snprintf(out, room, "the server behind %s is not ready; come back in %llu s", c->id, seconds);
+        else
+            snprintf(out, room, "service %s has no warm worker yet; come back in %llu s", c->id, seconds);
         break;
     case PL_REASON_HANDOVER:
         snprintf(out, room, "service %s changes its worker; come back in %llu s", c->id, seconds);

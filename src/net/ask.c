@@ -1,5 +1,5 @@
-/* net/ask.c - a question on a connection of its own. A Unix socket connects at once or not at all, so the
- * only states are asking and over; `done` is always called from the loop. */
+/* net/ask.c - a question on a connection of its own. The only states are asking and over: a connection on its
+ * way lets the question wait, and one that fails says so; `done` is always called from the loop. */
 #include "net/ask.h"
 
 #include <stdlib.h>
@@ -17,9 +17,15 @@ static const struct pl_http_limits ask_limits = { .request_line = 8192, .head_by
 
 struct pl_ask {
     uint32_t magic;
-    bool over;
+    bool over, heard;
     uint8_t open_handles;
-    uv_pipe_t pipe;
+    bool tcp;
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_pipe_t pipe;
+        uv_tcp_t tcp;
+    } u;
     uv_timer_t timer;
     uv_write_t write;
     struct pl_buf question, body;
@@ -43,12 +49,22 @@ static void on_closed(uv_handle_t *handle) {
 
 static void let_go(struct pl_ask *a) {
     a->over = true;
-    uv_close((uv_handle_t *)&a->pipe, on_closed);
+    uv_close(&a->u.handle, on_closed);
     uv_close((uv_handle_t *)&a->timer, on_closed);
+}
+
+/* Nothing of the question ever left: nobody was there to take it. */
+static bool was_refused(const struct pl_ask *a) {
+    uv_os_fd_t fd;
+    return a->tcp && !a->heard && uv_fileno(&a->u.handle, &fd) == 0 && pl_dial_sent(fd) == 0;
 }
 
 static void finish(struct pl_ask *a, const char *problem) {
     if (a->over) return;
+    if (problem != NULL && was_refused(a)) {
+        a->reply.refused = true;
+        problem = "connect";
+    }
     a->reply.problem = problem;
     a->reply.answered = problem == NULL;
     a->reply.body = pl_buf_text(&a->body);
@@ -101,6 +117,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
     struct pl_ask *a = stream->data;
     if (a->magic != ASK_MAGIC || a->over || n == 0) return;
     if (n > 0) {
+        a->heard = true;
         take(a, b->base, (size_t)n);
         return;
     }
@@ -120,7 +137,8 @@ static void on_timer(uv_timer_t *timer) {
 }
 
 static bool write_question(struct pl_buf *out, const struct pl_ask_question *q) {
-    if (!pl_buf_addf(out, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", q->method, q->target))
+    if (!pl_buf_addf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", q->method, q->target,
+                     q->host != NULL ? q->host : "localhost"))
         return false;
     if (q->headers != NULL && !pl_buf_adds(out, q->headers)) return false;
     bool counted = q->body_len != 0 || (strcmp(q->method, "GET") != 0 && strcmp(q->method, "HEAD") != 0);
@@ -144,17 +162,22 @@ struct pl_ask *pl_ask_start(uv_loop_t *loop, const struct pl_ask_question *q, pl
         free(a);
         return NULL;
     }
-    uv_pipe_init(loop, &a->pipe, 0);
+    a->tcp = pl_dial_is_tcp(q->to);
+    if (a->tcp)
+        uv_tcp_init(loop, &a->u.tcp);
+    else
+        uv_pipe_init(loop, &a->u.pipe, 0);
     uv_timer_init(loop, &a->timer);
     a->open_handles = 2;
-    a->pipe.data = a->timer.data = a->write.data = a;
+    a->u.handle.data = a->timer.data = a->write.data = a;
     int fd = -1;
-    enum pl_dialled dialled = pl_dial_unix(q->socket_path, &fd);
-    bool open = dialled == PL_DIAL_OK && uv_pipe_open(&a->pipe, fd) == 0;
+    enum pl_dialled dialled = pl_dial(q->to, &fd);
+    bool open =
+        dialled == PL_DIAL_OK && (a->tcp ? uv_tcp_open(&a->u.tcp, fd) : uv_pipe_open(&a->u.pipe, fd)) == 0;
     if (fd != -1 && !open) close(fd);
     uv_buf_t text = uv_buf_init(a->question.data, (unsigned)a->question.len);
-    if (open && uv_write(&a->write, (uv_stream_t *)&a->pipe, &text, 1, on_written) == 0 &&
-        uv_read_start((uv_stream_t *)&a->pipe, on_alloc, on_read) == 0) {
+    if (open && uv_write(&a->write, &a->u.stream, &text, 1, on_written) == 0 &&
+        uv_read_start(&a->u.stream, on_alloc, on_read) == 0) {
         a->sent_us = pl_now_us();
         uv_timer_start(&a->timer, on_timer, q->timeout_ms, 0);
         return a;

@@ -1,4 +1,4 @@
-/* net/ask.h - one question to a worker over its Unix socket, and the whole answer: probes, warm-ups, scrapes.
+/* net/ask.h - one question to a worker, and the whole answer: probes, warm-ups, scrapes.
  *
  * A connection of its own, closed afterwards. Not for proxying: the reply is kept in memory up to
  * `reply_cap`.
@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
+
+#include "net/dial.h"
 
 struct pl_ask;
 struct pl_ask_reply {
@@ -25,7 +27,8 @@ struct pl_ask_reply {
 typedef void pl_ask_done(void *ctx, const struct pl_ask_reply *reply);
 
 struct pl_ask_question {
-    const char *socket_path;
+    const struct pl_dial_to *to; /* copied */
+    const char *host;            /* Host header, or NULL: localhost */
     const char *method, *target;
     const char *headers; /* more header lines, each ending with CRLF, or NULL; Host and Content-Length are
                             written here */

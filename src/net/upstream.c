@@ -17,7 +17,8 @@ struct pl_upstream {
     bool dirty;     /* more came than the reply, or it ended with the connection */
     bool tunnel;
     bool any_payload;
-    uint64_t tail; /* framing bytes handed over since the last payload byte (or the head) */
+    bool connecting; /* TCP, and it was not established when it was handed out */
+    uint64_t tail;   /* framing bytes handed over since the last payload byte (or the head) */
     struct pl_pool *pool;
     struct pl_upstream *next, **at; /* idle list */
     void *ctx;
@@ -30,7 +31,6 @@ struct pl_pool {
     struct pl_upstream *idle; /* the one used last comes first */
     size_t live;              /* in use, idle and closing */
     bool gone;
-    char path[];
 };
 
 static void leave_idle(struct pl_upstream *u) {
@@ -44,6 +44,7 @@ static void leave_idle(struct pl_upstream *u) {
 void pl_upstream_close(struct pl_upstream *u) {
     PL_ASSERT(u->magic == UPSTREAM_MAGIC);
     leave_idle(u);
+    pl_timer_stop(&u->retire);
     u->ctx = NULL;
     pl_sock_close(&u->sock);
 }
@@ -130,6 +131,17 @@ static void on_bytes(struct pl_sock *sock, const char *at, size_t len) {
         calls->tunnel(u->ctx, u, at + used, len - used);
 }
 
+static enum pl_upstream_end end_of(const struct pl_upstream *u) {
+    bool refused = u->connecting && !u->heard && pl_dial_sent(pl_sock_fd(&u->sock)) == 0;
+    return refused ? PL_UPSTREAM_REFUSED : PL_UPSTREAM_CLOSED;
+}
+
+static void on_connect_late(struct pl_timer *t) {
+    struct pl_upstream *u = PL_TIMER_OWNER(t, struct pl_upstream, retire);
+    if (!u->in_pool && !pl_dial_connected(pl_sock_fd(&u->sock)))
+        u->pool->o.calls->failed(u->ctx, u, PL_UPSTREAM_REFUSED);
+}
+
 static void on_ended(struct pl_sock *sock, bool orderly) {
     struct pl_upstream *u = (struct pl_upstream *)(void *)sock;
     const struct pl_upstream_calls *calls = u->pool->o.calls;
@@ -144,7 +156,7 @@ static void on_ended(struct pl_sock *sock, bool orderly) {
         calls->part(u->ctx, u, &part);
         return;
     }
-    calls->failed(u->ctx, u, PL_UPSTREAM_CLOSED);
+    calls->failed(u->ctx, u, end_of(u));
 }
 
 static void on_drained(struct pl_sock *sock) {
@@ -155,12 +167,9 @@ static void on_drained(struct pl_sock *sock) {
 
 /* --- the pool */
 
-struct pl_pool *pl_pool_create(const struct pl_pool_options *o, const char *socket_path) {
-    size_t len = strlen(socket_path);
-    struct pl_pool *p = calloc(1, sizeof *p + len + 1);
-    if (p == NULL) return NULL;
-    p->o = *o;
-    memcpy(p->path, socket_path, len + 1);
+struct pl_pool *pl_pool_create(const struct pl_pool_options *o) {
+    struct pl_pool *p = calloc(1, sizeof *p);
+    if (p != NULL) p->o = *o;
     return p;
 }
 
@@ -180,7 +189,7 @@ static enum pl_dialled dial(struct pl_pool *p, struct pl_upstream **out) {
     int fd = -1;
     struct pl_upstream *u = calloc(1, sizeof *u);
     if (u == NULL) return PL_DIAL_FAILED;
-    enum pl_dialled r = pl_dial_unix(p->path, &fd);
+    enum pl_dialled r = pl_dial(p->o.to, &fd);
     if (r != PL_DIAL_OK) {
         free(u);
         return r;
@@ -189,16 +198,21 @@ static enum pl_dialled dial(struct pl_pool *p, struct pl_upstream **out) {
     u->pool = p;
     p->live++;
     pl_http_parser_init(&u->parser, true, p->o.limits);
-    if (!pl_sock_open(&u->sock, p->o.loop, fd, false, &calls)) {
+    bool tcp = pl_dial_is_tcp(p->o.to);
+    u->connecting = tcp && !pl_dial_connected(fd);
+    if (!pl_sock_open(&u->sock, p->o.loop, fd, tcp, &calls)) {
         pl_upstream_close(u);
         return PL_DIAL_FAILED;
     }
+    if (u->connecting) pl_timer_start(p->o.timers, &u->retire, p->o.connect_ms, on_connect_late);
     pl_sock_read(&u->sock, true);
     *out = u;
     return PL_DIAL_OK;
 }
 
 enum pl_dialled pl_upstream_open(struct pl_pool *p, void *ctx, struct pl_upstream **out) {
+    while (p->o.look_first && p->idle != NULL && pl_dial_stale(pl_sock_fd(&p->idle->sock)))
+        pl_upstream_close(p->idle);
     struct pl_upstream *u = p->idle;
     if (u != NULL) {
         leave_idle(u);
@@ -224,6 +238,8 @@ void pl_upstream_release(struct pl_upstream *u, bool reusable) {
     pl_http_parser_next(&u->parser);
     pl_http_parser_answers_head(&u->parser, false);
     pl_sock_read(&u->sock, true);
+    pl_timer_stop(&u->retire);
+    u->connecting = false;
     u->served = u->in_pool = true;
     u->ctx = NULL;
     u->next = p->idle;

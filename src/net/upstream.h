@@ -1,5 +1,4 @@
-/* net/upstream.h - connections to one worker's Unix socket: a pool that keeps them alive, one exchange at a
- * time on each.
+/* net/upstream.h - connections to one worker: a pool that keeps them alive, one exchange at a time on each.
  *
  * A reply is handed over in the pieces in which it is read, as raw bytes of its body section (chunk framing
  * included), so that it can go on unchanged. A connection is used again only when its reply ended exactly at
@@ -31,6 +30,7 @@ struct pl_upstream_part {
 enum pl_upstream_end {
     PL_UPSTREAM_CLOSED,    /* before the reply was complete */
     PL_UPSTREAM_MALFORMED, /* what came is no HTTP reply */
+    PL_UPSTREAM_REFUSED,   /* it never came to a connection: nothing was sent */
 };
 
 struct pl_upstream_calls {
@@ -50,8 +50,11 @@ struct pl_pool_options {
     const struct pl_http_limits *limits; /* of reply heads; borrowed */
     const struct pl_upstream_calls *calls;
     uint64_t idle_ms;
+    uint64_t connect_ms; /* how long a connection may be on its way */
+    bool look_first;     /* the worker may close idle ones sooner than we do: look before one is used again */
+    const struct pl_dial_to *to; /* borrowed; when it changes, new connections go there */
 };
-struct pl_pool *pl_pool_create(const struct pl_pool_options *o, const char *socket_path);
+struct pl_pool *pl_pool_create(const struct pl_pool_options *o);
 /* Closes the idle connections; those in use stay their users' and close instead of coming back. Frees itself
  * when the last one is closed. */
 void pl_pool_destroy(struct pl_pool *p);

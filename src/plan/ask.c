@@ -7,7 +7,7 @@
 
 static const char *const engines[PL_ENGINES] = { "vllm", "sglang", "llama.cpp", "torch" };
 
-const char *pl_engine_name(enum pl_engine e) { return engines[e]; }
+const char *pl_plan_engine_name(enum pl_engine e) { return engines[e]; }
 
 bool pl_engine_parse(const char *text, enum pl_engine *out, struct pl_err *err) {
     if (strcmp(text, "llama") == 0 || strcmp(text, "llama-server") == 0) text = "llama.cpp";

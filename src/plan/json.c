@@ -111,7 +111,7 @@ bool pl_plan_show_json(const struct pl_plan *p, bool strategies, struct pl_arena
     const struct pl_ask *a = &p->ask;
     bool ok = pl_buf_adds(b, "{\"v\":1,\"kind\":\"plan\",") && text(b, "model", a->target) && more(b) &&
               text(b, "architecture", p->model->arch) && more(b) &&
-              text(b, "engine", pl_engine_name(a->engine)) && more(b) && text(b, "gpu", a->gpu.name) &&
+              text(b, "engine", pl_plan_engine_name(a->engine)) && more(b) && text(b, "gpu", a->gpu.name) &&
               more(b) && number(b, "total_bytes", a->gpu.total_bytes) && more(b) &&
               text(b, "total_source", a->gpu.source) &&
               pl_buf_addf(b, ",\"cards\":%u,\"tp\":%u,\"pp\":%u,\"dp\":%u,\"utilization_ratio\":%.3f,",

@@ -12,7 +12,7 @@
 #include "plan/llama.h"
 
 enum pl_engine { PL_ENGINE_VLLM, PL_ENGINE_SGLANG, PL_ENGINE_LLAMA, PL_ENGINE_TORCH, PL_ENGINES };
-const char *pl_engine_name(enum pl_engine e); /* "vllm", "sglang", "llama.cpp", "torch" */
+const char *pl_plan_engine_name(enum pl_engine e); /* "vllm", "sglang", "llama.cpp", "torch" */
 bool pl_engine_parse(const char *text, enum pl_engine *out, struct pl_err *err);
 
 enum { PL_EXPECTS = 8, PL_STAGES = 64, PL_SHARES = 1000 };

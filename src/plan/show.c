@@ -12,7 +12,7 @@ static bool head(const struct pl_plan *p, struct pl_buf *b) {
     bool ok = pl_buf_addf(b, "%s on ", a->target);
     if (a->gpu.count > 1) ok = ok && pl_buf_addf(b, "%u x ", p->cards);
     ok = ok && pl_buf_addf(b, "%s (%s, %s), %s", a->gpu.name, pl_bytes_text(total, a->gpu.total_bytes),
-                           a->gpu.source, pl_engine_name(a->engine));
+                           a->gpu.source, pl_plan_engine_name(a->engine));
     if (a->tp > 1) ok = ok && pl_buf_addf(b, ", TP %u", a->tp);
     if (a->pp > 1 && a->engine != PL_ENGINE_LLAMA) ok = ok && pl_buf_addf(b, ", PP %u", a->pp);
     if (a->dp > 1) ok = ok && pl_buf_addf(b, ", DP %u", a->dp);

@@ -129,6 +129,7 @@ static enum pl_cause exec_failed(const struct pl_death *d, struct sentence *s) {
         say(s, "could not run %s: %s; ", program, problem);
         say(s, "%s",
             d->exec_errno == EACCES ? "make it executable for this user"
+            : d->command            ? "check the first word of command"
                                     : "set python: or activate the environment");
         break;
     case STEP_FOLDER:
@@ -187,6 +188,25 @@ static bool known_import_error(const struct pl_death *d, const char *line, struc
     return false;
 }
 
+/* What argument parsers and pydantic say of settings that they do not take. */
+static bool is_refused_setting(const char *line) {
+    static const char *const signs[] = { "unrecognized arguments:", "invalid choice:", "No such option:",
+                                         "Value error, " };
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (strstr(line, signs[i]) != NULL) return true;
+    return false;
+}
+
+static enum pl_cause failed_command(int status, const char *line, struct sentence *s) {
+    if (is_refused_setting(line)) {
+        head_words_remedy(s, cause_text[PL_CAUSE_CONFIG_FAILED], line, "");
+        return PL_CAUSE_CONFIG_FAILED;
+    }
+    say(s, "exited with status %d before it was ready", status);
+    head_words_remedy(s, "", line, "");
+    return PL_CAUSE_EXITED;
+}
+
 static enum pl_cause failed_start(const struct pl_death *d, int status, const char *line,
                                   struct sentence *s) {
     enum pl_cause cause = status == 1   ? PL_CAUSE_IMPORT_FAILED
@@ -199,6 +219,7 @@ static enum pl_cause failed_start(const struct pl_death *d, int status, const ch
                           line, "");
         return PL_CAUSE_EXEC_FAILED;
     }
+    if (d->command) return failed_command(status, line, s);
     if (cause == PL_CAUSE_EXITED) {
         say(s, "exited with status %d before it was ready", status);
         head_words_remedy(s, "", line, "");
@@ -209,6 +230,12 @@ static enum pl_cause failed_start(const struct pl_death *d, int status, const ch
 }
 
 static enum pl_cause exited(const struct pl_death *d, int status, const char *line, struct sentence *s) {
+    if (d->engine_died && d->was_ready) {
+        say(s, "%s; the server then left with status %d, which nobody asked for",
+            cause_text[PL_CAUSE_ENGINE_FAILED], status);
+        words(s, "; last words: ", line);
+        return PL_CAUSE_ENGINE_FAILED;
+    }
     if (status == 0) {
         head_words_remedy(s, cause_text[PL_CAUSE_EXITED_ZERO], "", "");
         words(s, "; last words: ", line);
@@ -286,8 +313,8 @@ enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t 
         return PL_CAUSE_START_TIMEOUT;
     }
     if (d->ordered) return ordered_end(status, &s);
-    bool by_itself =
-        WIFEXITED(status) ? WEXITSTATUS(status) != 0 : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    bool by_itself = WIFEXITED(status) ? WEXITSTATUS(status) != 0 || d->engine_died
+                                       : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
     if (by_itself && is_gpu_oom(line)) {
         say(&s, "%s%s", cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY], d->was_ready ? "" : " while it was starting");
         head_words_remedy(&s, "", line, "");

@@ -26,6 +26,8 @@ struct pl_death {
     bool was_ready;
     bool timed_out;        /* we killed it: start_timeout */
     bool ordered;          /* we asked it to stop */
+    bool command;          /* not a service of BentoML's worker entry: its exit statuses mean nothing to us */
+    bool engine_died;      /* pl_death_engine_died */
     uint64_t lived_ms;     /* since the spawn; 0: not known */
     uint64_t silent_ms;    /* we killed it after so long a silence; 0: we did not */
     const char *last_line; /* of pl_death_last_line */
@@ -45,6 +47,9 @@ const char *pl_cause_name(enum pl_cause c);
  * " (FILE:LINE)": the deepest frame that is not library code. Copies at most room - 1 bytes, cut between
  * characters. */
 void pl_death_last_line(const char *tail, size_t len, char *out, size_t room);
+/* The tail says that a child the server cannot live without died first, in the words of vLLM, SGLang, TGI or
+ * BentoML's arbiter; the server's own exit status tells nothing then. */
+bool pl_death_engine_died(const char *tail, size_t len);
 /* How much of `len` bytes is left when a UTF-8 character that was cut at the end is dropped. */
 size_t pl_death_whole_chars(const char *text, size_t len);
 #endif

@@ -171,6 +171,16 @@ static void begin_trace(struct picker *p) {
     p->chained = false;
 }
 
+/* pydantic says how many settings are wrong, and on an indented line below it what is wrong with one of them:
+ * "  Value error, TEXT [type=value_error, input_value=...]". */
+static bool look_for_reason(struct picker *p, struct slice bare) {
+    static const char mark[] = "Value error, ";
+    if (p->cause.at == NULL || !has(p->cause, "validation error") || !begins(bare, mark)) return false;
+    const char *type = memmem(bare.at, bare.len, " [type=", 7);
+    p->cause = (struct slice){ bare.at, type != NULL ? (size_t)(type - bare.at) : bare.len };
+    return true;
+}
+
 static void look_at_line(struct picker *p, struct slice line) {
     static const char module_path[] = "If you are importing by python module path: '";
     bool info = false;
@@ -190,6 +200,7 @@ static void look_at_line(struct picker *p, struct slice line) {
         p->cause = without_end(without_end(skip(bare, sizeof module_path - 1), "'."), ".");
         return;
     }
+    if (look_for_reason(p, bare)) return;
     struct slice text = without_prefix(bare, &info);
     if (text.len == 0 || line.at[0] == ' ' || line.at[0] == '\t') return;
     if (has_any(bare, farewells, sizeof farewells / sizeof farewells[0])) return;
@@ -247,4 +258,17 @@ void pl_death_last_line(const char *tail, size_t len, char *out, size_t room) {
     size_t n = best.at != NULL ? copy_clean(out, room - 1 - tail_len, best) : 0;
     memcpy(out + n, place, tail_len);
     out[n + tail_len] = '\0';
+}
+
+bool pl_death_engine_died(const char *tail, size_t len) {
+    static const char *const signs[] = {
+        "engine core exited unexpectedly", /* vLLM, with what follows */
+        "EngineDeadError",
+        "Engine core proc ",                     /* "... died unexpectedly" */
+        "Received sigquit from a child process", /* SGLang */
+        "Shard terminated",                      /* TGI; "Shard 0 failed" comes at start */
+    };
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (memmem(tail, len, signs[i], strlen(signs[i])) != NULL) return true;
+    return false;
 }

@@ -26,6 +26,9 @@ struct pl_recipe_facts {
     const char *tmp_dir;      /* TMPDIR, or NULL: the inherited one */
     const char *dependency;   /* --service-name of a dependency that runs on its own, or NULL */
     const char *gpus;         /* CUDA_VISIBLE_DEVICES, or NULL: as inherited */
+    const char *socket;       /* command kind: the path it makes its socket at, for {socket} */
+    uint16_t port;            /* command kind: for {port} */
+    const char *legacy_ident; /* command kind: what `bentoml serve` serves instead of a command, or NULL */
     uint32_t worker;          /* slot, 1... */
     uint64_t keep_alive_s;    /* uvicorn's, longer than our pool keeps connections */
     uint64_t graceful_stop_s; /* uvicorn's --timeout-graceful-shutdown */
@@ -43,6 +46,12 @@ struct pl_recipe {
 bool pl_recipe_python(const struct pl_config *c, const struct pl_service_config *s,
                       const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
                       struct pl_recipe *out, struct pl_err *err);
+/* The command of a service, with {socket}, {port} and {gpus} filled in, the engine's flags for host and port
+ * in place of the command's own where it has neither placeholder, and engine_args behind it. The same rules
+ * for the environment, less what is for Python workers. False as above. */
+bool pl_recipe_command(const struct pl_config *c, const struct pl_service_config *s,
+                       const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
+                       struct pl_recipe *out, struct pl_err *err);
 /* One number for one recipe: folder, argv, and the environment in any order, without PROMETHEUS_MULTIPROC_DIR
  * and TMPDIR, which are another one's at every start. Never 0. */
 uint64_t pl_recipe_hash(const struct pl_recipe *r);

@@ -23,6 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const struct pl_death d = { .wait_status = data[0] | data[1] << 8,
                                 .was_ready = (data[2] & 1) != 0,
                                 .timed_out = (data[2] & 6) == 6,
+                                .command = (data[2] & 8) != 0,
+                                .engine_died = pl_death_engine_died((const char *)data + 3, size - 3),
                                 .last_line = line,
                                 .program = "/usr/bin/python3" };
     if (pl_death_explain(&d, sentence, room) >= PL_CAUSE_COUNT || strlen(sentence) >= room) abort();

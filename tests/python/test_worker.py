@@ -148,7 +148,6 @@ def test_what_cannot_be_loaded_is_told_first(start, service, ident, status, sent
 @pytest.mark.parametrize(
     "service, ident, sentence",
     [
-        ("legacy", "service:svc", "service:svc is a legacy service (bentoml.legacy)"),
         ("envs", "service:Envs", "Environment variable 'NEEDED' is required by service 'Envs' but not set"),
     ],
 )
@@ -157,6 +156,27 @@ def test_what_is_refused_gets_one_sentence(start, service, ident, sentence):
     assert w.wait_exit() == 1
     assert w.log().splitlines()[-1].startswith(sentence)
     assert "Traceback" not in w.log()
+
+
+def asks_for_the_whole_server(w, reason):
+    """It says so, again to a main that comes later and says go, and waits to be ended."""
+    for _ in range(2):
+        assert w.line()["fallback"] == {"reason": reason}
+        w.say(go={})
+    assert w.line()["fallback"] == {"reason": reason}
+    assert "Traceback" not in w.log()
+    assert w.stop() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    "service, ident, reason",
+    [
+        ("legacy", "service:svc", "service:svc is a legacy service (bentoml.legacy)"),
+        ("own_command", "service:Own", "service:Own starts a command of its own (cmd)"),
+    ],
+)
+def test_a_service_of_another_kind_is_for_bentoml_s_own_server(start, service, ident, reason):
+    asks_for_the_whole_server(start(service, ident), reason)
 
 
 def test_a_failing_init_is_status_3(start):
@@ -194,8 +214,7 @@ def test_bentoml_not_installed(start, tmp_path):
 def test_bentoml_too_old(start, tmp_path):
     python = bare_python(tmp_path, "1.1.11")
     w = start("edge", "service:Edge", python=python)
-    assert w.wait_exit() == 1
-    assert w.log().startswith(f"BentoML 1.1.11 in {python} is too old")
+    asks_for_the_whole_server(w, "BentoML 1.1.11 is older than 1.2 and has no worker entry")
 
 
 def test_bentoml_without_the_entry(start, tmp_path):
@@ -204,8 +223,7 @@ def test_bentoml_without_the_entry(start, tmp_path):
     (packages / "_bentoml_impl").mkdir()
     (packages / "_bentoml_impl" / "__init__.py").touch()
     w = start("edge", "service:Edge", python=python)
-    assert w.wait_exit() == 1
-    assert w.log().startswith("BentoML 1.9.0 has no worker entry that we can start")
+    asks_for_the_whole_server(w, "BentoML 1.9.0 has no worker entry that we can start")
 
 
 def test_a_folder_called_bentoml_is_not_bentoml(tmp_path, monkeypatch):

@@ -149,8 +149,9 @@ TEST(a_wrong_value_is_named_with_its_place) {
           "plimsoll.yaml:1:48: warmup.requests: request 1: unknown key 'pth'", "did you mean 'path'?" },
         { "services: {c: {gpus: [0, a]}}\n", "plimsoll.yaml:1:26: gpus: 'a' is not a GPU",
           "write all, how many, or a list of indexes and UUIDs (GPU-..., MIG-...)" },
-        { "services: {c: {command: [a, b]}}\n", "plimsoll.yaml:1:16: 'command' is not in this version", "" },
-        { "services: {c: {url: 'http://a'}}\n", "plimsoll.yaml:1:16: 'url' is not in this version", "" },
+        { "services: {c: {model: chat.gguf}}\n", "plimsoll.yaml:1:16: 'model' is not in this version", "" },
+        { "services: {c: {command: [a, [b]]}}\n", "plimsoll.yaml:1:29: command: item 1: is nested too deep",
+          "" },
         { "admin_token: secret!\n", "plimsoll.yaml:1:1: 'admin_token' is not in this version", "" },
         { "name: \"a\\0b\"\n", "plimsoll.yaml:1:7: a zero byte in a value", "" },
         { "? [a]\n: 1\n", "plimsoll.yaml:1:3: one value is wanted here, not a list", "" },
@@ -287,7 +288,7 @@ TEST(keys_without_effect_warn_with_their_place) {
 
 TEST(what_several_keys_say_together_is_checked) {
     refused("services:\n  c: {threads: 2}\n", "plimsoll.yaml:2:3: service 'c' does not say what to run",
-            "add run: module:Class");
+            "add run: module:Class, command: [...] or url: http://HOST:PORT");
     const char *routes = "give each a route: {path: /...} or a route.host of its own";
     refused("services:\n  a: {run: s}\n  b: {run: t}\n",
             "plimsoll.yaml:3:3: services 'b' and 'a' both answer / (plimsoll.yaml:2:3)", routes);

@@ -338,8 +338,16 @@ TEST(a_target_that_cannot_be_served_is_a_usage_error) {
     } all[] = {
         { "org/model", "'org/model': no such file or folder",
           "did you mean: plimsoll serve -- vllm serve org/model" },
-        { "http://localhost:8000", "'http://localhost:8000': serving a URL is not in this version", "" },
-        { "HTTPS://x", "'HTTPS://x': serving a URL is not in this version", "" },
+        { "http://localhost:8000/v1",
+          "'http://localhost:8000/v1' has a path, which is not taken away or put before requests",
+          "write http://HOST:PORT; route.path says which requests are passed on" },
+        { "http://a:b@c:80", "'http://a:b@c:80' is not a server's address", "write http://HOST:PORT" },
+        { "http://a:0", "'http://a:0' is not a server's address", "write http://HOST:PORT" },
+        { "http://a:70000", "'http://a:70000' is not a server's address", "write http://HOST:PORT" },
+        { "http://[::1", "'http://[::1' is not a server's address", "write http://HOST:PORT" },
+        { "http://", "'http://' is not a server's address", "write http://HOST:PORT" },
+        { "HTTPS://x", "'HTTPS://x': TLS towards a server is not in this version",
+          "name its plain port, as in http://127.0.0.1:8000, or put a TLS client such as stunnel between" },
         { "models/chat.GGUF", "'models/chat.GGUF': serving a GGUF file is not in this version", "" },
         { "", "the target is empty", "" },
     };
@@ -357,6 +365,56 @@ TEST(a_target_that_cannot_be_served_is_a_usage_error) {
     cfg = pl_config_create();
     assert_false(pl_config_add_target(cfg, "s:C", "My Name", false, &err));
     assert_string_equal(err.msg, "--name: 'My Name' is not 1 to 40 letters a-z, digits and '-'");
+    pl_config_destroy(cfg);
+}
+
+TEST(a_url_is_a_host_and_a_port) {
+    static const struct {
+        const char *url, *host;
+        unsigned port;
+    } all[] = {
+        { "http://localhost:8000", "localhost", 8000 },
+        { "http://10.0.0.7:80/", "10.0.0.7", 80 },
+        { "HTTP://model_server.ns.svc", "model_server.ns.svc", 80 },
+        { "http://[::1]:9", "::1", 9 },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char host[PL_CFG_HOST_BYTES];
+        uint16_t port = 0;
+        assert_true(pl_config_parse_url(all[i].url, host, &port, &err));
+        assert_string_equal(host, all[i].host);
+        assert_int_equal(port, all[i].port);
+    }
+    struct pl_config *cfg = pl_config_create();
+    assert_true(pl_config_add_target(cfg, "http://localhost:8000", NULL, false, &err));
+    assert_string_equal(cfg->services[0].id, "remote");
+    assert_string_equal(cfg->services[0].url, "http://localhost:8000");
+    assert_true(pl_config_check(cfg, &err));
+    pl_config_destroy(cfg);
+}
+
+TEST(a_command_is_a_service_named_after_its_program) {
+    const char *words[] = { "/opt/bin/My_Server.py", "--say", "a \"b\", c" };
+    struct pl_strings command = { words, 3 };
+    struct pl_config *cfg = pl_config_create();
+    assert_true(pl_config_add_command(cfg, &command, NULL, &err));
+    assert_string_equal(cfg->services[0].id, "my-server-py");
+    assert_int_equal(cfg->services[0].command.count, 3);
+    assert_string_equal(cfg->services[0].command.at[2], words[2]);
+    assert_true(pl_config_check(cfg, &err));
+    pl_config_destroy(cfg);
+
+    static const char file[] = "services: {a: {command: [serve, --port, '{port}']}, b: {run: 's:B'}}\n";
+    const char *same[] = { "serve", "--port", "{port}" };
+    command = (struct pl_strings){ same, 3 };
+    cfg = pl_config_create();
+    assert_true(pl_config_read_yaml(cfg, "plimsoll.yaml", file, sizeof file - 1, no_env, &err));
+    assert_true(pl_config_add_command(cfg, &command, NULL, &err));
+    assert_int_equal(cfg->service_count, 1);
+    assert_string_equal(cfg->services[0].id, "a");
+    command.count = 0;
+    assert_false(pl_config_add_command(cfg, &command, NULL, &err));
+    assert_string_equal(err.msg, "serve --: the command is missing");
     pl_config_destroy(cfg);
 }
 
@@ -385,4 +443,6 @@ RUN(cmocka_unit_test(a_stronger_origin_is_never_overwritten_whatever_the_order),
     cmocka_unit_test(a_target_is_a_service_named_after_its_class),
     cmocka_unit_test(a_target_beside_a_file_is_the_only_one_started),
     cmocka_unit_test(a_target_that_cannot_be_served_is_a_usage_error),
+    cmocka_unit_test(a_url_is_a_host_and_a_port),
+    cmocka_unit_test(a_command_is_a_service_named_after_its_program),
     cmocka_unit_test(what_a_service_brings_along_is_never_refused_for_being_of_a_later_version))

@@ -326,7 +326,7 @@ TEST(an_unaccepted_connection_of_a_dead_worker_is_replayed_although_nobody_close
 TEST(a_socket_where_nobody_listens_is_tried_again_elsewhere) {
     worker_starts(1);
     close(W.listeners[0]);
-    unlink(W.workers[0].socket_path);
+    unlink(W.workers[0].to.at.un.sun_path);
     int c = ask("/a");
     worker_starts(2);
     assert_true(is_silent(c));

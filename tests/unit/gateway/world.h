@@ -49,6 +49,7 @@ static struct {
     bool handover;
     struct pl_service_gap gap;
     char would[64]; /* the last that was told */
+    unsigned refused;
     uint16_t port;
     char folder[64];
     int log_fd;
@@ -101,6 +102,10 @@ void pl_worker_end(struct pl_worker *w, bool ok) {
     assert_true(w->in_flight > 0);
     w->in_flight--;
     W.ended_ok[w->slot - 1] += ok;
+}
+void pl_worker_refused(struct pl_worker *w) {
+    w->routable = false;
+    W.refused++;
 }
 void pl_worker_zombies(struct pl_worker *w, int change) { W.zombies[w->slot - 1] += change; }
 const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
@@ -216,7 +221,9 @@ static void worker_starts(unsigned slot) {
     *w = (struct pl_worker){
         .service = &W.service, .slot = slot, .generation = slot, .state = PL_WORKER_READY
     };
-    snprintf(w->socket_path, sizeof w->socket_path, "%s/%u", W.folder, slot);
+    char path[sizeof w->to.at.un.sun_path];
+    snprintf(path, sizeof path, "%s/%u", W.folder, slot);
+    assert_true(pl_dial_to_path(&w->to, path));
     snprintf(a.sun_path, sizeof a.sun_path, "%s/%u", W.folder, slot);
     unlink(a.sun_path);
     W.listeners[slot - 1] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -235,7 +242,7 @@ static void worker_starts(unsigned slot) {
 static void worker_dies(unsigned slot) {
     struct pl_worker *w = &W.workers[slot - 1];
     close(W.listeners[slot - 1]);
-    unlink(w->socket_path);
+    unlink(w->to.at.un.sun_path);
     w->routable = false;
     w->exited = true;
     W.hooks.unroutable(W.hooks.ctx, w);

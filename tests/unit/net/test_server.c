@@ -214,8 +214,15 @@ static void wait_answer(unsigned count) {
     assert_int_equal(answers, count);
 }
 
+static struct pl_dial_to at(const char *where) {
+    struct pl_dial_to to;
+    assert_true(pl_dial_to_path(&to, where));
+    return to;
+}
+
 TEST(a_question_gets_the_whole_answer) {
-    struct pl_ask_question q = { .socket_path = path,
+    struct pl_dial_to to = at(path);
+    struct pl_ask_question q = { .to = &to,
                                  .method = "POST",
                                  .target = "/a",
                                  .headers = "x-plimsoll-warmup: 1\r\n",
@@ -238,8 +245,9 @@ TEST(a_question_gets_the_whole_answer) {
 }
 
 TEST(a_question_to_nobody_is_refused_and_a_cancelled_one_never_answers) {
+    struct pl_dial_to nobody = at("/nonexistent/s"), to = at(path);
     struct pl_ask_question q = {
-        .socket_path = "/nonexistent/s", .method = "GET", .target = "/", .reply_cap = 10, .timeout_ms = 60000
+        .to = &nobody, .method = "GET", .target = "/", .reply_cap = 10, .timeout_ms = 60000
     };
     answers = 0;
     assert_non_null(pl_ask_start(&loop, &q, on_answer, NULL));
@@ -247,7 +255,7 @@ TEST(a_question_to_nobody_is_refused_and_a_cancelled_one_never_answers) {
     wait_answer(1);
     assert_true(answer.refused && !answer.answered);
     assert_string_equal(answer.problem, "connect");
-    q.socket_path = path;
+    q.to = &to;
     struct pl_ask *a = pl_ask_start(&loop, &q, on_answer, NULL);
     pl_ask_cancel(a);
     for (int i = 0; i < 50; i++) uv_run(&loop, UV_RUN_NOWAIT);
@@ -255,8 +263,9 @@ TEST(a_question_to_nobody_is_refused_and_a_cancelled_one_never_answers) {
 }
 
 TEST(a_question_that_is_not_answered_in_time_says_so) {
+    struct pl_dial_to to = at(path);
     struct pl_ask_question q = {
-        .socket_path = path, .method = "GET", .target = "/stream", .reply_cap = 100, .timeout_ms = 20
+        .to = &to, .method = "GET", .target = "/stream", .reply_cap = 100, .timeout_ms = 20
     };
     answers = 0;
     assert_non_null(pl_ask_start(&loop, &q, on_answer, NULL));

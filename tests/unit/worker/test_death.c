@@ -283,7 +283,9 @@ TEST(from_a_real_tail_to_the_sentence) {
         { "user_text_decoy", EXIT(1), true, PL_CAUSE_EXITED },
         { "torch_fragmented", EXIT(1), true, PL_CAUSE_GPU_OUT_OF_MEMORY },
         { "llama_assert", SIGABRT, true, PL_CAUSE_CRASHED },
-        { "vllm_engine_killed", EXIT(0), true, PL_CAUSE_EXITED_ZERO },
+        { "vllm_engine_killed", EXIT(0), true, PL_CAUSE_ENGINE_FAILED },
+        { "vllm_start_flag", EXIT(1), false, PL_CAUSE_CONFIG_FAILED },
+        { "vllm_start_memory", EXIT(1), false, PL_CAUSE_EXITED },
     };
     static char text[1 << 16];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -296,9 +298,49 @@ TEST(from_a_real_tail_to_the_sentence) {
         pl_death_last_line(text, len, line, sizeof line);
         struct pl_death d = { .wait_status = rows[i].status,
                               .was_ready = rows[i].was_ready,
+                              .command = strncmp(rows[i].log, "vllm", 4) == 0,
+                              .engine_died = pl_death_engine_died(text, len),
                               .last_line = line };
         if (explain(d, sentence) != rows[i].cause) fail_msg("%s: %s", rows[i].log, sentence);
     }
+}
+
+TEST(a_commands_exit_status_is_only_a_number) {
+    static const struct {
+        int status;
+        bool was_ready, engine_died;
+        const char *line;
+        enum pl_cause cause;
+        const char *sentence;
+    } rows[] = {
+        { EXIT(1), false, false, "no such model", PL_CAUSE_EXITED,
+          "exited with status 1 before it was ready: no such model" },
+        { EXIT(3), false, false, "", PL_CAUSE_EXITED, "exited with status 3 before it was ready" },
+        { EXIT(2), false, false, "vllm: error: unrecognized arguments: --shutdown-timeout 30",
+          PL_CAUSE_CONFIG_FAILED,
+          "the engine refused its settings: vllm: error: unrecognized arguments: --shutdown-timeout 30" },
+        { EXIT(0), true, false, "bye", PL_CAUSE_EXITED_ZERO,
+          "left with status 0, which nobody asked for; last words: bye" },
+        { EXIT(0), true, true, "", PL_CAUSE_ENGINE_FAILED,
+          "its engine process died first; the server then left with status 0, which nobody asked for" },
+        { EXIT(0), true, true, "torch.OutOfMemoryError: CUDA out of memory", PL_CAUSE_GPU_OUT_OF_MEMORY,
+          "the GPU had no memory left: torch.OutOfMemoryError: CUDA out of memory" },
+        { SIGKILL, true, true, "", PL_CAUSE_KILLED, NULL },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char sentence[512];
+        struct pl_death d = { .wait_status = rows[i].status,
+                              .was_ready = rows[i].was_ready,
+                              .engine_died = rows[i].engine_died,
+                              .command = true,
+                              .last_line = rows[i].line };
+        assert_int_equal(explain(d, sentence), rows[i].cause);
+        if (rows[i].sentence != NULL) assert_string_equal(sentence, rows[i].sentence);
+    }
+    char sentence[512];
+    struct pl_death d = { .exec_step = 8, .exec_errno = ENOENT, .command = true, .program = "/opt/serve" };
+    assert_int_equal(explain(d, sentence), PL_CAUSE_EXEC_FAILED);
+    assert_non_null(strstr(sentence, "check the first word of command"));
 }
 
 TEST(every_cause_has_a_name_of_its_own) {
@@ -315,4 +357,5 @@ RUN(cmocka_unit_test(what_never_ran_is_explained_by_its_step),
     cmocka_unit_test(known_import_errors_come_with_their_remedy),
     cmocka_unit_test(words_that_are_only_quoted_are_no_evidence),
     cmocka_unit_test(a_short_room_cuts_the_words_and_keeps_place_and_remedy),
+    cmocka_unit_test(a_commands_exit_status_is_only_a_number),
     cmocka_unit_test(from_a_real_tail_to_the_sentence), cmocka_unit_test(every_cause_has_a_name_of_its_own))
