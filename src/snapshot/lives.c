@@ -75,7 +75,7 @@ static bool find_before(struct walk *w) {
     for (size_t i = 0; i < l->count; i++)
         if (pl_map_get(&w->here, l->at[i].addr) == i) l->at[kept++] = l->at[i];
     l->count = l->before = kept;
-    qsort(l->at, kept, sizeof *l->at, by_address);
+    if (kept > 0) qsort(l->at, kept, sizeof *l->at, by_address);
     pl_map_free(&w->here);
     for (size_t i = 0; i < kept; i++) {
         l->before_bytes += l->at[i].size;

@@ -173,7 +173,7 @@ static bool tuple(struct pl_snap_reader *r, size_t count, struct pl_err *err) {
 
 /* DICT and LIST: protocol 0's way, items first. */
 static bool container_of_items(struct pl_snap_reader *r, enum pl_snap_tag tag, struct pl_err *err) {
-    size_t mark;
+    size_t mark = 0;
     pl_snap_value v;
     if (!pop_mark(r, &mark, err) || !pl_snap_new_object(r, tag, &v, err)) return false;
     const pl_snap_value *items = r->stack + mark;
@@ -186,7 +186,7 @@ static bool container_of_items(struct pl_snap_reader *r, enum pl_snap_tag tag, s
 /* ---- opcodes ---- */
 
 static bool set_items(struct pl_snap_reader *r, struct pl_err *err) {
-    size_t mark;
+    size_t mark = 0;
     if (!pop_items(r, &mark, err)) return false;
     bool ok = pl_snap_set_items(r, r->stack[mark - 1], r->stack + mark, r->stack_count - mark, err);
     r->stack_count = mark;
@@ -194,7 +194,7 @@ static bool set_items(struct pl_snap_reader *r, struct pl_err *err) {
 }
 
 static bool append_items(struct pl_snap_reader *r, struct pl_err *err) {
-    size_t mark;
+    size_t mark = 0;
     if (!pop_items(r, &mark, err)) return false;
     bool ok = pl_snap_append(r, r->stack[mark - 1], r->stack + mark, r->stack_count - mark, err);
     r->stack_count = mark;
@@ -211,7 +211,7 @@ static bool one_item(struct pl_snap_reader *r, bool dict, struct pl_err *err) {
 
 /* `p` is the whole opcode with its argument. */
 static bool execute(struct pl_snap_reader *r, const unsigned char *p, struct pl_err *err) {
-    size_t mark;
+    size_t mark = 0;
     switch (p[0]) {
     case OP_PROTO:
         if (p[1] > NEWEST_PROTOCOL) return refuse(r, err, "a pickle protocol newer than 5");
