@@ -121,7 +121,9 @@ static bool write_file(const char *path, const struct pl_buf *text, struct pl_er
 static bool flag_number(struct look *l, const char *name, enum pl_option_type type, int64_t least,
                         int64_t most, int64_t *out, struct pl_err *err) {
     const char *text = pl_args_value(&l->cli->args, name);
-    const struct pl_option o = { .key = name, .word = "", .lo = least, .hi = most, .type = type };
+    const struct pl_option o = {
+        .key = name, .word = "", .def = "", .unit = "", .help = "", .lo = least, .hi = most, .type = type
+    };
     if (text == NULL || pl_value_parse(&o, text, l->cli->arena, out, err)) return true;
     err->code = PL_E_USAGE;
     return pl_err_wrap(err, "--%s", name);
@@ -281,14 +283,20 @@ static const char *with_fraction(struct look *l, const char *conf) {
     return text != NULL ? text : conf;
 }
 
+/* What-ifs are for the device given, whatever it was recorded on. */
 static struct pl_whatif whatif_of(const struct look *l, const struct pl_snapshot_replay *r) {
+    const struct pl_report_options *o = &l->doc.options;
+    const struct pl_replay_fidelity *f = &r->fidelity;
     struct pl_whatif w = { .s = l->s,
                            .lives = r->lives,
-                           .fidelity = &r->fidelity,
+                           .fidelity = f,
                            .baseline = &r->baseline,
-                           .other = l->doc.options.other,
-                           .capacity = r->fidelity.capacity == PL_REPLAY_ENDLESS ? 0 : r->fidelity.capacity };
-    if (!r->fidelity.capacity_known) w.other = r->fidelity.other;
+                           .capacity = o->capacity,
+                           .other = o->other };
+    if (o->capacity == 0 && f->capacity != PL_REPLAY_ENDLESS) {
+        w.capacity = f->capacity;
+        w.other = f->other;
+    }
     return w;
 }
 

@@ -37,15 +37,14 @@ static int64_t frame_number(struct page *p, uint32_t frame) {
 
 struct line {
     uint32_t segment;
-    uint64_t stuck;
+    uint64_t stuck, total;
 };
 
 static int by_stuck(const void *a, const void *b) {
     const struct line *x = a, *y = b;
-    return x->stuck < y->stuck       ? 1
-           : x->stuck > y->stuck     ? -1
-           : x->segment < y->segment ? -1
-                                     : x->segment > y->segment;
+    if (x->stuck != y->stuck) return x->stuck < y->stuck ? 1 : -1;
+    if (x->total != y->total) return x->total < y->total ? 1 : -1;
+    return x->segment < y->segment ? -1 : x->segment > y->segment;
 }
 
 /* Blocks one by one; where there are too many, cells of equal width that show the fullest state in them. */
@@ -78,7 +77,7 @@ static bool segment_map(struct page *p, const struct pl_report *r) {
     for (uint32_t i = 0; i < g.count; i++) {
         struct pl_snap_sums sums = { 0 };
         pl_snap_measure(p->s, &p->s->segments[g.first + i], large_page, &sums);
-        lines[i] = (struct line){ g.first + i, sums.stuck };
+        lines[i] = (struct line){ g.first + i, sums.stuck, sums.reserved };
     }
     qsort(lines, g.count, sizeof *lines, by_stuck);
     pl_buf_adds(p->out, ",\"map\":[");

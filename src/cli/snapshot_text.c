@@ -302,7 +302,11 @@ static void fidelity(const struct pl_snapshot_doc *d, const struct pl_snapshot_r
     pl_buf_addf(out, "  out of memory: recorded %llu, replayed %llu; retries %llu\n",
                 (unsigned long long)f->recorded_ooms, (unsigned long long)r->baseline.stats.ooms,
                 (unsigned long long)r->baseline.stats.retries);
-    if (f->capacity == PL_REPLAY_ENDLESS)
+    if (f->larger)
+        pl_buf_addf(
+            out, "  recorded on a larger device than the %s given: replayed without a limit, tried with it\n",
+            pl_snapshot_bytes(d->options.capacity, a));
+    else if (f->capacity == PL_REPLAY_ENDLESS)
         pl_buf_adds(out,
                     "  the size of the device is not in the file: replayed without a limit (--capacity)\n");
     else

@@ -331,6 +331,11 @@ bool pl_replay_baseline(const struct pl_snap *s, const struct pl_snap_lives *liv
                         struct pl_replay_fidelity *f, struct pl_replay_result *out, struct pl_err *err) {
     *f = (struct pl_replay_fidelity){ .capacity = capacity, .other = other, .capacity_known = capacity > 0 };
     recorded_facts(s, lives, f);
+    if (capacity > 0 && f->recorded_peak > capacity - (other < capacity ? other : capacity)) {
+        capacity = 0; /* more was held than that device has: it was recorded on a larger one */
+        f->larger = true;
+        f->capacity_known = false;
+    }
     if (capacity == 0) {
         f->capacity = capacity_of_ooms(s, lives, f->recorded_start);
         f->other = 0; /* it is not in that sum */

@@ -58,6 +58,7 @@ struct pl_replay_fidelity {
     bool order_by_age;
     uint64_t capacity, other; /* that were used */
     bool capacity_known;
+    bool larger; /* the capacity given is smaller than what was held: only a what-if can be for it */
 };
 /* Runs the baseline; where the file does not tell the order of free blocks, both are tried and the better is
  * taken. `capacity` 0: not known; then from an oom in the trace (a lower bound), else endless. */

@@ -44,7 +44,7 @@ struct pl_snap_event {
     uint32_t stack, tag; /* PL_SNAP_NONE: none. The tag is a string: user_metadata */
     uint32_t stream;
     uint16_t pool; /* or PL_SNAP_NO_POOL */
-    uint8_t action;
+    uint8_t action, unused;
 };
 struct pl_snap_block {
     uint64_t addr, size, requested;

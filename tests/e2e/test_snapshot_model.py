@@ -5,6 +5,7 @@ import random
 import subprocess
 
 import pytest
+
 from allocator_model import MIB, UNLIMITED, Config, Model, OutOfMemory
 from rig import paths
 
