@@ -1,4 +1,4 @@
-"""Writes a large memory snapshot in the schema of torch 2.15: keys, types and sharing are right, the numbers are random.
+"""Writes a large memory snapshot in the schema of torch 2.15: keys, types, sharing are right, the numbers are random.
 
     python3 bench/make_snapshot.py OUT.pickle --events 2000000 --frames 80 --stacks 20000
 
@@ -42,8 +42,10 @@ def trace(rng, events, depth, stacks):
 
 def segment(index):
     address = 0x7F2A00000000 + index * 20 * MIB
-    used = {"address": address, "size": 5 * MIB, "requested_size": 5 * MIB - 7, "state": "active_allocated", "frames": []}
-    rest = {"address": address + 5 * MIB, "size": 15 * MIB, "requested_size": 0, "state": "inactive", "frames": []}
+    used = {"address": address, "size": 5 * MIB, "requested_size": 5 * MIB - 7, "state": "active_allocated"}
+    rest = {"address": address + 5 * MIB, "size": 15 * MIB, "requested_size": 0, "state": "inactive"}
+    for block in (used, rest):
+        block["frames"] = []
     return {
         "device": 0, "address": address, "total_size": 20 * MIB, "allocated_size": 5 * MIB, "active_size": 5 * MIB,
         "requested_size": 5 * MIB - 7, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),

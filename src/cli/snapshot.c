@@ -362,6 +362,7 @@ static bool try_all(struct look *l, struct pl_snapshot_replay *r, struct pl_what
         if (!pl_whatif_row(&w, texts[i], as_recorded, &rows[i], err)) return false;
     }
     if (!l->cli->args.json && !l->cli->args.quiet && isatty(2)) fprintf(stderr, "\r\033[K");
+    for (size_t i = 0; i < r->row_count; i++) r->saves[i] = pl_whatif_saves(&w, &rows[i]);
     r->best = pl_whatif_choose(&w, rows, r->row_count, r->now, &r->by);
     return true;
 }

@@ -305,6 +305,7 @@ static void fidelity(struct pl_buf *out, const struct pl_snapshot_replay *r) {
     number(out, "recorded_ooms", f->recorded_ooms);
     if (f->capacity != PL_REPLAY_ENDLESS) number(out, "capacity_bytes", f->capacity);
     boolean(out, "capacity_known", f->capacity_known);
+    if (f->larger) boolean(out, "recorded_on_larger", true);
     if (pl_snapshot_distrust(r)[0] != '\0') own_text(out, "reason", pl_snapshot_distrust(r));
     pl_buf_addf(out, ",\"cache_calls\":[");
     for (size_t i = 0; i < r->baseline.cache_call_count; i++)
@@ -347,6 +348,7 @@ bool pl_snapshot_write_whatif_json(const struct pl_snapshot_doc *d, const struct
         if (x->min_capacity > 0) number(out, "min_capacity_bytes", x->min_capacity);
         if (x->min_calm > 0) number(out, "min_capacity_no_retry_bytes", x->min_calm);
         if (r->bisected) boolean(out, "uneven", x->uneven);
+        boolean(out, "fits", r->saves[i]);
         boolean(out, "now", i == r->now);
         pl_buf_adds(out, "}");
     }
@@ -356,10 +358,9 @@ bool pl_snapshot_write_whatif_json(const struct pl_snapshot_doc *d, const struct
         pl_buf_add_json(out, r->rows[r->best].conf, strlen(r->rows[r->best].conf));
         pl_buf_adds(out, ",\"environment\":\"");
         pl_snapshot_put_env(out, r->rows[r->best].conf);
-        pl_buf_addf(out, "\",\"by\":\"%s\"}",
-                    r->by == PL_ADVICE_CAPACITY ? "min_capacity"
-                    : r->by == PL_ADVICE_CALM   ? "min_capacity_no_retry"
-                                                : "peak_reserved");
+        static const char *const words[] = { "fits", "min_capacity", "min_capacity_no_retry",
+                                             "peak_reserved" };
+        pl_buf_addf(out, "\",\"by\":\"%s\"}", words[r->by]);
     }
     return pl_buf_adds(out, "}\n");
 }

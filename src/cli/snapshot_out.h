@@ -28,6 +28,7 @@ struct pl_snapshot_replay {
     const char *conf;            /* replay --conf; NULL = the recorded */
     struct pl_replay_result run; /* with --conf */
     const struct pl_whatif_row *rows;
+    bool saves[PL_WHATIF_MOST]; /* row by row: nothing runs out of memory, nor does what did */
     size_t row_count, now, best;
     enum pl_whatif_advice by;
     bool bisected;

@@ -366,8 +366,7 @@ static void whatif_row(const struct pl_snapshot_replay *r, const struct pl_whati
     pl_buf_addf(out, " %11s %9.1f %7llu %6llu %9s %9s%s\n", peak, MIB(x->run.stats.peak_allocated),
                 (unsigned long long)x->run.stats.retries,
                 (unsigned long long)(x->run.stats.device_allocs + x->run.stats.device_frees),
-                r->bisected ? least : "", r->bisected ? calm : "",
-                x->run.start_failed || x->run.first_oom != PL_SNAP_NONE ? "  OOM" : "");
+                r->bisected ? least : "", r->bisected ? calm : "", r->saves[i] ? "" : "  OOM");
 }
 
 static void traps(const char *text, struct pl_buf *out) {
@@ -392,23 +391,22 @@ static void traps(const char *text, struct pl_buf *out) {
         }
 }
 
-static double by_figure(const struct pl_whatif_row *x, enum pl_whatif_advice by) {
-    return MIB(by == PL_ADVICE_CAPACITY ? x->min_capacity
-               : by == PL_ADVICE_CALM   ? x->min_calm
-                                        : x->high_peak);
+static double by_figure(const struct pl_snapshot_replay *r, const struct pl_whatif_row *x) {
+    if (r->by == PL_ADVICE_CALM) return MIB(x->min_calm);
+    return MIB(r->by == PL_ADVICE_PEAK || !r->bisected ? x->high_peak : x->min_capacity);
 }
 
 static void reason(const struct pl_snapshot_replay *r, const struct pl_whatif_row *now,
                    const struct pl_whatif_row *best, struct pl_buf *out) {
-    static const char *const does[] = { "runs on",
+    static const char *const does[] = { "what ran out of memory fits; without that request it runs on",
+                                        "runs on",
                                         "runs without a single retry (each one stalls the device) on",
                                         "peaks at" };
-    double from = by_figure(now, r->by), to = by_figure(best, r->by);
-    if (from > 0)
-        pl_buf_addf(out, "\n  why:   %s %.0f MiB instead of %.0f (%.0f %% less)", does[r->by], to, from,
-                    100 * (1 - to / from));
-    else
-        pl_buf_addf(out, "\n  why:   runs on %.0f MiB, where the present setting runs out of memory", to);
+    const char *word =
+        r->by == PL_ADVICE_RESCUE && !r->bisected ? "what ran out of memory fits; peaks at" : does[r->by];
+    double from = by_figure(r, now), to = by_figure(r, best);
+    pl_buf_addf(out, "\n  why:   %s %.0f MiB", word, to);
+    if (from > 0) pl_buf_addf(out, " instead of %.0f (%+.0f %%)", from, 100 * (to / from - 1));
     if (r->by == PL_ADVICE_CALM && best->min_capacity > now->min_capacity)
         pl_buf_addf(out, "\n         (to run at all, with retries, it needs %.0f MiB instead of %.0f)",
                     MIB(best->min_capacity), MIB(now->min_capacity));

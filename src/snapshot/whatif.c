@@ -133,23 +133,28 @@ static bool may_advise(const struct pl_whatif_row *r, enum pl_whatif_advice by) 
     return r->run.first_oom == PL_SNAP_NONE && !r->run.start_failed;
 }
 
-static uint64_t figure(const struct pl_whatif_row *r, enum pl_whatif_advice by) {
-    return by == PL_ADVICE_CALM       ? r->min_calm
-           : by == PL_ADVICE_CAPACITY ? (r->uneven ? 0 : r->min_capacity)
-                                      : r->high_peak;
+bool pl_whatif_saves(const struct pl_whatif *w, const struct pl_whatif_row *r) {
+    return r->run.first_oom == PL_SNAP_NONE && !r->run.start_failed &&
+           r->run.would_fit == w->lives->counts[PL_SNAP_OOM];
+}
+
+static uint64_t figure(const struct pl_whatif *w, const struct pl_whatif_row *r, enum pl_whatif_advice by) {
+    if (by == PL_ADVICE_CALM) return r->min_calm;
+    if (by == PL_ADVICE_PEAK || !w->bisect) return r->high_peak;
+    return r->uneven ? 0 : r->min_capacity;
 }
 
 static size_t choose_by(const struct pl_whatif *w, const struct pl_whatif_row *rows, size_t count, size_t now,
                         enum pl_whatif_advice by) {
     double error = w->fidelity->off > LEAST_GAIN ? w->fidelity->off : LEAST_GAIN;
-    uint64_t is = by == PL_ADVICE_CAPACITY ? rows[now].min_capacity : figure(&rows[now], by),
-             best_figure = UINT64_MAX;
-    bool rescue = rows[now].run.first_oom != PL_SNAP_NONE || rows[now].run.start_failed || is == 0;
+    bool rescue = by == PL_ADVICE_RESCUE;
+    uint64_t best_figure = UINT64_MAX, is = figure(w, &rows[now], by);
+    if (by == PL_ADVICE_CAPACITY) is = rows[now].min_capacity; /* also where it is uneven */
     size_t best = now;
     for (size_t i = 0; i < count; i++) {
-        uint64_t x = figure(&rows[i], by);
+        uint64_t x = figure(w, &rows[i], by);
         if (i == now || x == 0 || !may_advise(&rows[i], by) || x >= best_figure) continue;
-        if (!rescue && (double)x > (double)is * (1 - error)) continue;
+        if (rescue ? !pl_whatif_saves(w, &rows[i]) : is > 0 && (double)x > (double)is * (1 - error)) continue;
         best = i;
         best_figure = x;
     }
@@ -158,9 +163,10 @@ static size_t choose_by(const struct pl_whatif *w, const struct pl_whatif_row *r
 
 size_t pl_whatif_choose(const struct pl_whatif *w, const struct pl_whatif_row *rows, size_t count, size_t now,
                         enum pl_whatif_advice *by) {
-    *by = w->bisect ? PL_ADVICE_CAPACITY : PL_ADVICE_PEAK;
-    size_t best = choose_by(w, rows, count, now, *by);
-    if (best != now || !w->bisect) return best;
-    *by = PL_ADVICE_CALM;
-    return choose_by(w, rows, count, now, *by);
+    enum pl_whatif_advice order[3] = { PL_ADVICE_RESCUE, w->bisect ? PL_ADVICE_CAPACITY : PL_ADVICE_PEAK,
+                                       PL_ADVICE_CALM };
+    size_t best = now;
+    for (size_t i = pl_whatif_saves(w, &rows[now]) ? 1 : 0; i < (w->bisect ? 3u : 2u) && best == now; i++)
+        best = choose_by(w, rows, count, now, *by = order[i]);
+    return best;
 }

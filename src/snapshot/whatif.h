@@ -34,9 +34,11 @@ bool pl_whatif_row(const struct pl_whatif *w, const char *text, const struct pl_
 /* The candidates, without the recorded text. Ends with NULL. */
 extern const char *const pl_whatif_candidates[];
 
-/* By what a setting is better: runs on a smaller device, runs without retries on a smaller one, has a lower
- * peak. */
-enum pl_whatif_advice { PL_ADVICE_CAPACITY, PL_ADVICE_CALM, PL_ADVICE_PEAK };
+/* By what a setting is better: what ran out of memory fits, it runs on a smaller device, it runs without
+ * retries on a smaller one, it has a lower peak. */
+enum pl_whatif_advice { PL_ADVICE_RESCUE, PL_ADVICE_CAPACITY, PL_ADVICE_CALM, PL_ADVICE_PEAK };
+/* Every recorded allocation succeeds, and so does every one that failed when it was recorded. */
+bool pl_whatif_saves(const struct pl_whatif *w, const struct pl_whatif_row *row);
 /* The row to take instead of rows[now], or `now` when none helps by more than the fidelity error and 2 %.
  * Settings that must not be combined, or that do nothing, are never advised. */
 size_t pl_whatif_choose(const struct pl_whatif *w, const struct pl_whatif_row *rows, size_t count, size_t now,

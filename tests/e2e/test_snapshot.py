@@ -88,7 +88,8 @@ def test_the_advice_for_a_device_that_ran_out_of_memory_holds():
     path, facts = stress("default", 900)
     got = document("what-if", path, "--capacity", "900MiB")
     assert facts["stats_from_torch"]["num_ooms"] == 1
-    assert got["recorded"]["ooms"] == 1 and "advice" in got
+    assert got["recorded"]["ooms"] == 1 and got["advice"]["by"] == "fits"
+    assert "expandable_segments:True" in got["advice"]["conf"]
     path, facts = stress("expandable", 900)
     predicted = document("what-if", stress("default", 2048)[0], "--capacity", "900MiB", "--conf", "expandable_segments:True", "--no-bisect")
     row = next(r for r in predicted["settings_tried"] if r["conf"])
