@@ -145,6 +145,13 @@ struct pl_snap_reader {
 };
 
 bool pl_snap_no_memory(struct pl_snap_reader *r, struct pl_err *err);
+/* record.c: values, and where they go. */
+bool pl_snap_fail_at(struct pl_snap_reader *r, struct pl_err *err, const char *what);
+struct pl_snap_object *pl_snap_object_of(struct pl_snap_reader *r, pl_snap_value v); /* of a list or dict */
+int64_t pl_snap_to_signed(const struct pl_snap_reader *r, pl_snap_value v, int64_t otherwise);
+uint32_t pl_snap_to_string(pl_snap_value v); /* PL_SNAP_NONE: no text */
+bool pl_snap_set_one(struct pl_snap_reader *r, const struct pl_snap_object *o, uint32_t word, pl_snap_value v,
+                     struct pl_err *err);
 /* build.c: what the containers of a pickle mean here. Offsets in errors are r->offset. */
 bool pl_snap_new_object(struct pl_snap_reader *r, enum pl_snap_tag tag, pl_snap_value *out,
                         struct pl_err *err);

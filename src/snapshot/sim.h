@@ -1,7 +1,7 @@
 /* snapshot/sim.h - a model of PyTorch's native CUDA caching allocator on one device: what it keeps, splits,
  * merges, gives back, and when it runs out.
  *
- * Source: c10/cuda/CUDACachingAllocator.cpp of 2.8 to 2.15, as specified in docs/snapshot.md. Checked against
+ * Source: c10/cuda/CUDACachingAllocator.cpp of 2.8 to 2.15; how to read it: docs/snapshot.md. Checked against
  * recorded traces of the real allocator (tests/data/snapshots) and published numbers (pytorch#193400,
  * legacy-rocm-build#6603). Not modelled: user MemPools with their own allocator, captures under pressure,
  * cudaMallocAsync. Bytes everywhere.
