@@ -39,7 +39,8 @@ TEST(the_last_message_counts) {
     int n = 0;
     for (int i = 4; i < 7; i++)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; %d.00 GiB total capacity; 1.00 GiB already "
+                      "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; %d.00 GiB total capacity; 1.00 "
+                      "GiB already "
                       "allocated; 1.00 GiB free; 2.00 GiB reserved in total by PyTorch)\n",
                       i);
     assert_true(find(text, &o));

@@ -43,7 +43,8 @@ static void adds_up(const char *path, const char *name) {
             assert_int_equal(m->reserved, json_get(stats, "reserved_bytes.all.current")->number);
             assert_int_equal(m->allocated, json_get(stats, "allocated_bytes.all.current")->number);
             if (m->expandable_segments == 0) /* torch does not count those */
-                assert_int_equal(m->inactive_split, json_get(stats, "inactive_split_bytes.all.current")->number);
+                assert_int_equal(m->inactive_split,
+                                 json_get(stats, "inactive_split_bytes.all.current")->number);
         }
         done(s, &r);
     }
