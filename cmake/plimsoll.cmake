@@ -75,3 +75,14 @@ function(pl_fuzz_target name)
     set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 120 LABELS fuzz)
   endif()
 endfunction()
+
+# The bytes of a file as a C array: #include "embed/NAME.h" gives NAME[] and NAME_bytes.
+function(pl_embed target name path)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(REGEX REPLACE "((0x..,){24})" "\\1\n" bytes "${bytes}")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/embed/embed/${name}.h @ONLY
+       CONTENT "static const unsigned char ${name}[] = {\n@bytes@\n};\nenum { ${name}_bytes = sizeof ${name} };\n")
+  target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR}/embed)
+endfunction()

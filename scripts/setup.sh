@@ -12,7 +12,7 @@ die() { printf 'set-up: %s\n' "$@" >&2; exit 1; }
 
 # ---- Debian packages
 
-packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev libjansson-dev libyaml-dev)
+packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev libjansson-dev libyaml-dev libsqlite3-dev)
 [[ -n ${PYTHON:-} ]] || packages+=(python3-venv)
 case $what in
 build | run) ;;

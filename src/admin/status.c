@@ -83,10 +83,9 @@ static json_t *replacement_json(const struct pl_service *s, uint64_t now) {
 /* What works for this kind of worker, and what does not. */
 static json_t *guards_json(const struct pl_service *s) {
     bool ours = s->kind != PL_KIND_REMOTE;
-    return json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", ours, "replacement",
-                     ours, "admission",
-                     s->config->traffic_max_concurrency > 0 ? "count" : "none", "memory", "none", "ledger",
-                     0);
+    return json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", ours, "replacement", ours,
+                     "admission", s->config->traffic_max_concurrency > 0 ? "count" : "none", "memory", "none",
+                     "ledger", 0);
 }
 
 static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t now) {

@@ -64,6 +64,22 @@ static const struct pl_flag drain_flags[] = {
     { "timeout", 0, PL_FLAG_VALUE, "DUR", "how long to wait for what runs (60s)" },
     { "undo", 0, PL_FLAG_SWITCH, NULL, "let requests in again" },
 };
+static const struct pl_flag snapshot_flags[] = {
+    { "since", 0, PL_FLAG_VALUE, "OLDER", "report: what grew since this snapshot" },
+    { "device", 0, PL_FLAG_VALUE, "N", "of this device only" },
+    { "top", 0, PL_FLAG_VALUE, "N", "report: rows of each list (10)" },
+    { "html", 0, PL_FLAG_VALUE, "FILE", "report: a page with timeline, segment map and flame graph" },
+    { "folded", 0, PL_FLAG_VALUE, "FILE", "report: live bytes by stack, for flame graph tools" },
+    { "sqlite", 0, PL_FLAG_VALUE, "FILE", "report: everything as tables" },
+    { "conf", 0, PL_FLAG_VALUE, "TEXT",
+      "replay, what-if: this PYTORCH_CUDA_ALLOC_CONF; what-if: more than once" },
+    { "no-bisect", 0, PL_FLAG_SWITCH, NULL, "what-if: peaks only, not the smallest devices" },
+    { "capacity", 0, PL_FLAG_VALUE, "BYTES", "size of the device: 24GiB" },
+    { "other", 0, PL_FLAG_VALUE, "BYTES", "of it outside PyTorch: context, libraries, neighbours" },
+    { "fraction", 0, PL_FLAG_VALUE, "SHARE", "per_process_memory_fraction that was set" },
+    { "log", 0, PL_FLAG_VALUE, "FILE", "capacity and other from PyTorch's OOM message in this log" },
+    { "torch", 0, PL_FLAG_VALUE, "VER", "version that wrote the file, when its keys do not tell" },
+};
 static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
@@ -82,6 +98,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },
         { "plan", plan_flags, sizeof plan_flags / sizeof *plan_flags },
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
+        { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
