@@ -169,6 +169,7 @@ struct pl_crew {
     uv_timer_t tick;
     uint64_t sequence;
     bool stopping, stopped;
+    bool adopting; /* not all that is there is known yet: nothing is started */
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
