@@ -250,8 +250,11 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
     take_descriptions(c, held);
     for (size_t i = 0; i < c->service_count; i++) pl_kept_load(&c->services[i], held);
+    c->adopting =
+        true; /* one that is GONE must not be followed by a start: its successor may be next in line */
     for (size_t i = 0; i < count; i++)
         adopt(c, &items[i], fds[i][0], fds[i][1], held_control(c, held, items[i].generation));
+    c->adopting = false;
     free(items);
     free(fds);
     if (count > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", count));

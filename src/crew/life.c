@@ -448,7 +448,7 @@ void pl_life_successor(struct pl_service *s, struct pl_worker *old) { start_in(s
 
 void pl_life_tend(struct pl_service *s, uint64_t now) {
     (void)now;
-    if (s->crew->stopping) return;
+    if (s->crew->stopping || s->crew->adopting) return;
     for (uint32_t slot = 1; slot <= pl_life_slots(s); slot++)
         if (!occupied(s, slot)) start_in(s, slot, NULL);
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)

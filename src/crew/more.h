@@ -180,6 +180,7 @@ struct pl_crew {
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
+    bool adopting; /* not all that is there is known yet: nothing is started */
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
