@@ -29,7 +29,8 @@ static bool candidate(const char *parent, const char *name, bool make, char out[
 
 static bool fits(const char *path, struct pl_err *err) {
     if (strlen(path) + SOCKET_ROOM <= SOCKET_PATH) return true;
-    PL_FAIL(err, PL_E_SYS, "run_dir %s is too long: socket paths in it would be over %d bytes", path, SOCKET_PATH);
+    PL_FAIL(err, PL_E_SYS, "run_dir %s is too long: socket paths in it would be over %d bytes", path,
+            SOCKET_PATH);
     return pl_err_hint(err, "set a shorter run_dir, at most %d bytes", SOCKET_PATH - SOCKET_ROOM);
 }
 
@@ -56,7 +57,8 @@ bool pl_path_run_dir(const struct pl_config *c, bool make, char out[PL_PATH_BYTE
     }
     snprintf(parent, sizeof parent, "/tmp/plimsoll-%u", (unsigned)geteuid());
     if (candidate(parent, c->name, make, out)) return fits(out, err);
-    PL_FAIL(err, PL_E_SYS, "no run folder can be had: neither /run/plimsoll nor %s is ours or can be made", parent);
+    PL_FAIL(err, PL_E_SYS, "no run folder can be had: neither /run/plimsoll nor %s is ours or can be made",
+            parent);
     return pl_err_hint(err, "set run_dir to a folder of your own");
 }
 
@@ -82,10 +84,29 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]) {
     }
     snprintf(out, PL_PATH_BYTES, "/var/lib/plimsoll/%s", c->name);
     if (is_ours(out) || (access("/var/lib", W_OK) == 0 && make_all(out))) return;
-    if (state != NULL && state[0] == '/') snprintf(out, PL_PATH_BYTES, "%s/plimsoll/%s", state, c->name);
-    else if (home != NULL && home[0] == '/') snprintf(out, PL_PATH_BYTES, "%s/.local/state/plimsoll/%s", home, c->name);
-    else out[0] = '\0';
+    if (state != NULL && state[0] == '/')
+        snprintf(out, PL_PATH_BYTES, "%s/plimsoll/%s", state, c->name);
+    else if (home != NULL && home[0] == '/')
+        snprintf(out, PL_PATH_BYTES, "%s/.local/state/plimsoll/%s", home, c->name);
+    else
+        out[0] = '\0';
     if (out[0] != '\0' && !make_all(out)) out[0] = '\0';
+}
+
+bool pl_path_cache_dir(char out[PL_PATH_BYTES], struct pl_err *err) {
+    const char *set = getenv("PLIMSOLL_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (set != NULL && set[0] != '\0') {
+        if (!absolute(set, out, err)) return false;
+    } else if (geteuid() == 0) {
+        snprintf(out, PL_PATH_BYTES, "/var/cache/plimsoll");
+    } else if (cache != NULL && cache[0] == '/') {
+        snprintf(out, PL_PATH_BYTES, "%s/plimsoll", cache);
+    } else {
+        snprintf(out, PL_PATH_BYTES, "%s/.cache/plimsoll", home != NULL && home[0] == '/' ? home : "");
+    }
+    if (make_all(out)) return true;
+    PL_FAIL_SYS(err, errno, "make the cache folder %s", out);
+    return pl_err_hint(err, "set PLIMSOLL_CACHE to a folder of your own");
 }
 
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err) {
@@ -111,10 +132,16 @@ static bool beside(const char *rest, char out[PL_PATH_BYTES], struct pl_err *err
     return pl_err_hint(err, "the installation is not whole: install it again");
 }
 
-bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) { return beside("libexec/plimsoll/keeper", out, err); }
+bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("libexec/plimsoll/keeper", out, err);
+}
 
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("share/plimsoll/python-" PL_VERSION, out, err);
+}
+
+bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("share/plimsoll/drydock", out, err);
 }
 
 static bool usable(const char *path) {
@@ -122,12 +149,12 @@ static bool usable(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-static bool on_path(const char *name, char out[PL_PATH_BYTES]) {
+bool pl_path_search(const char *name, char out[PL_PATH_BYTES]) {
     const char *path = getenv("PATH");
     while (path != NULL && *path != '\0') {
         size_t n = strcspn(path, ":");
-        if (n > 0 && (size_t)snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)n, path, name) < PL_PATH_BYTES && out[0] == '/' &&
-            usable(out))
+        if (n > 0 && (size_t)snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)n, path, name) < PL_PATH_BYTES &&
+            out[0] == '/' && usable(out))
             return true;
         path += n + (path[n] == ':');
     }
@@ -137,7 +164,7 @@ static bool on_path(const char *name, char out[PL_PATH_BYTES]) {
 bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *err) {
     const char *venv = getenv("VIRTUAL_ENV");
     if (wanted != NULL && strchr(wanted, '/') == NULL) {
-        if (on_path(wanted, out)) return true;
+        if (pl_path_search(wanted, out)) return true;
         PL_FAIL(err, PL_E_SYS, "python: %s is not on PATH", wanted);
         return pl_err_hint(err, "give the interpreter's full path");
     }
@@ -148,7 +175,7 @@ bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *
         return pl_err_hint(err, "give the interpreter of the environment that BentoML is installed in");
     }
     if (venv != NULL && snprintf(out, PL_PATH_BYTES, "%s/bin/python", venv) > 0 && usable(out)) return true;
-    if (on_path("python3", out) || on_path("python", out)) return true;
+    if (pl_path_search("python3", out) || pl_path_search("python", out)) return true;
     PL_FAIL(err, PL_E_SYS, "no python3 was found");
     return pl_err_hint(err, "activate the service's environment, or give --python PATH");
 }

@@ -6,8 +6,9 @@
 
 enum { PL_PATH_BYTES = 512 };
 
-/* The run folder of an instance: run_dir if set, else the first that is ours or can be made of /run/plimsoll/NAME,
- * $XDG_RUNTIME_DIR/plimsoll/NAME, /tmp/plimsoll-UID/NAME. `make`: create its parents (the keeper makes the last). */
+/* The run folder of an instance: run_dir if set, else the first that is ours or can be made of
+ * /run/plimsoll/NAME, $XDG_RUNTIME_DIR/plimsoll/NAME, /tmp/plimsoll-UID/NAME. `make`: create its parents (the
+ * keeper makes the last). */
 bool pl_path_run_dir(const struct pl_config *c, bool make, char out[PL_PATH_BYTES], struct pl_err *err);
 /* The state folder, made 0700; "" when there is none to be had (read-only system): nothing is kept then. */
 void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]);
@@ -15,7 +16,13 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]);
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err);
-/* The interpreter for a service: `wanted` (its `python`), else $VIRTUAL_ENV, else python3 or python on PATH. Absolute, not
- * resolved through links (a venv's python is a link that matters). */
+bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err); /* the stand-in CUDA libraries */
+/* The cache folder, made: $PLIMSOLL_CACHE, /var/cache/plimsoll as root, $XDG_CACHE_HOME/plimsoll or
+ * ~/.cache/plimsoll. */
+bool pl_path_cache_dir(char out[PL_PATH_BYTES], struct pl_err *err);
+/* A program on PATH, absolute. */
+bool pl_path_search(const char *name, char out[PL_PATH_BYTES]);
+/* The interpreter for a service: `wanted` (its `python`), else $VIRTUAL_ENV, else python3 or python on PATH.
+ * Absolute, not resolved through links (a venv's python is a link that matters). */
 bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *err);
 #endif
