@@ -147,7 +147,7 @@ int dd_context(void) {
     }
     pthread_mutex_unlock(&mutex);
     greet();
-    dd_ask_python();
+    dd_ask_python(true);
     return result;
 }
 
@@ -179,7 +179,7 @@ void *dd_alloc(size_t bytes, enum dd_kind kind, int *error) {
             return NULL;
         }
         int refused = dd_charge(dd_card(current_dev), length);
-        dd_ask_python();
+        dd_ask_python(true);
         if (refused != 0) return NULL;
     }
     void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

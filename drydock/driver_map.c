@@ -73,7 +73,7 @@ DD_API int cuMemCreate(uint64_t *handle, size_t bytes, const int *properties, un
     if (made != DD_OK) return made;
     struct physical *p = calloc(1, sizeof *p);
     int refused = p == NULL ? -1 : dd_charge(dd_card(dev), bytes);
-    dd_ask_python();
+    dd_ask_python(true);
     if (refused != 0) {
         free(p);
         return DD_OUT_OF_MEMORY;

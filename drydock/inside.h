@@ -67,5 +67,5 @@ int dd_attribute(int attribute, int dev);
 
 /* --- others */
 void *dd_driver_symbol(const char *name); /* driver_lookup.c; the newest version of a name wins */
-void dd_ask_python(void);                 /* python.c: at the next chance PyTorch's figures go to the table */
+void dd_ask_python(bool news);            /* python.c: at the next chance PyTorch's figures go to the table */
 #endif

@@ -14,7 +14,7 @@
 
 #include "inside.h"
 
-enum { NOT_OFTENER_THAN_MS = 100, PATH_BYTES = 512 };
+enum { WITH_NEWS_MS = 100, WITHOUT_MS = 1000, PATH_BYTES = 512 }; /* not oftener than that */
 
 static struct {
     int (*is_initialized)(void);
@@ -22,7 +22,7 @@ static struct {
     int (*run)(const char *, void *);
 } python;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int waiting, installed;
+static int waiting, installed, dirty; /* dirty: device memory was taken since it was last asked */
 static uint64_t asked_ms;
 
 static void find_python(void) {
@@ -55,6 +55,7 @@ static int visit(void *nothing) {
     static const char again[] = "__import__('sys').modules['plimsoll_drydock'].publish()";
     char folder[PATH_BYTES], code[2 * PATH_BYTES + 300];
     __atomic_store_n(&waiting, 0, __ATOMIC_RELEASE);
+    dirty = 0;
     if (installed) {
         python.run(again, NULL);
         return 0;
@@ -70,13 +71,14 @@ static int visit(void *nothing) {
     return 0;
 }
 
-void dd_ask_python(void) {
+void dd_ask_python(bool news) {
     pthread_once(&once, find_python);
     if (python.is_initialized == NULL || python.add_pending == NULL || python.run == NULL ||
         python.is_initialized() == 0)
         return;
+    if (news) dirty = 1;
     uint64_t now = now_ms();
-    if (installed && now - asked_ms < NOT_OFTENER_THAN_MS) return;
+    if (installed && now - asked_ms < (dirty ? WITH_NEWS_MS : WITHOUT_MS)) return;
     if (__atomic_exchange_n(&waiting, 1, __ATOMIC_ACQ_REL) != 0) return;
     asked_ms = now;
     if (python.add_pending(visit, NULL) != 0) __atomic_store_n(&waiting, 0, __ATOMIC_RELEASE);

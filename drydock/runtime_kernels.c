@@ -12,7 +12,7 @@ static __thread struct {
 } launch;
 
 DD_API void **__cudaRegisterFatBinary(void *image) {
-    dd_ask_python(); /* PyTorch is being imported just now */
+    dd_ask_python(true); /* PyTorch is being imported just now */
     return calloc(1, 8);
 }
 
@@ -42,6 +42,7 @@ DD_API int __cudaGetKernel(void **kernel, void *function) {
 }
 
 static int count_launch(void) {
+    dd_ask_python(false);
     dd_count_launch(dd_card(dd_current()));
     return dd_fail(dd_answer(dd_current()));
 }

@@ -51,6 +51,7 @@ DD_API int cudaPointerGetAttributes(struct rt_pointer *a, const void *p) {
 
 DD_API int cudaMemcpy(void *to, const void *from, size_t bytes, int kind) {
     dd_copy(to, from, bytes);
+    dd_ask_python(false);
     return dd_fail(dd_answer(dd_current()));
 }
 

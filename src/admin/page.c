@@ -24,6 +24,7 @@ static void own_process(struct pl_admin *a) {
                                (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
     pl_series_set(pl_series0(app->metrics, PL_M_PROCESS_RESIDENT_BYTES), resident_bytes());
     pl_series_set(pl_series0(app->metrics, PL_M_UP_SECONDS), (double)(pl_now_ms(app->clock) - app->started_ms) / 1000);
+    pl_series_set(pl_series0(app->metrics, PL_M_DRY_RUN), a->o.dry_run);
     pl_series_set(pl_series0(app->metrics, PL_M_DRAINING), app->stopping);
     pl_series_set(pl_series0(app->metrics, PL_M_LOG_LINES_DROPPED_TOTAL), (double)pl_log_dropped(app->log));
 }

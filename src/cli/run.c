@@ -18,6 +18,7 @@
 
 #include "admin/admin.h"
 #include "cli/bound.h"
+#include "cli/dry_run.h"
 #include "cli/verbs.h"
 #include "crew/hello.h"
 #include "gateway/gateway.h"
@@ -303,7 +304,8 @@ static bool make_parts(struct pl_err *err) {
                                                       .start_reason = start_reason(),
                                                       .listen = run.listen,
                                                       .admin = run.admin_at,
-                                                      .keeper_pid = run.welcome.keeper_pid },
+                                                      .keeper_pid = run.welcome.keeper_pid,
+                                                      .dry_run = pl_dry_run() },
                           err);
 }
 
@@ -313,7 +315,7 @@ static void tell_start(void) {
     pl_config_hash(c, hash);
     pl_log(run.app.log, PL_INFO, "main.started", F_STR("version", PL_VERSION), F_INT("pid", getpid()),
            F_STR("reason", start_reason()), F_STR("listen", run.listen), F_STR("admin", run.admin_at),
-           F_STR("run_dir", run.run_dir));
+           F_STR("run_dir", run.run_dir), F_BOOL("dry_run", pl_dry_run()));
     pl_log(run.app.log, PL_INFO, "config.loaded", F_STR("file", c->file), F_STR("hash", hash));
     if (run.welcome.crashes >= 2) pl_log(run.app.log, PL_ERROR, "main.plain_mode");
 }

@@ -107,7 +107,9 @@ static bool is_secret(const struct pl_config *c, const char *variable, size_t le
     return false;
 }
 
+/* The dry dock's own go on: the stand-in libraries in the worker read them. */
 static bool is_ours(const struct pl_config *c, const char *variable, size_t len) {
+    if (strncmp(variable, "PLIMSOLL_DRYDOCK_", 17) == 0) return false;
     return strncmp(variable, "PLIMSOLL", 8) == 0 || strncmp(variable, "LISTEN_", 7) == 0 ||
            is_word(variable, len, "NOTIFY_SOCKET") || is_word(variable, len, "PYTHONSAFEPATH") ||
            is_secret(c, variable, len);
