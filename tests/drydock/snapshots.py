@@ -1,9 +1,9 @@
 """Makes PyTorch memory snapshots of known patterns: run under the dry dock (or on a real GPU).
 
-    python snapshots.py FOLDER NAME[@SETTINGS] ...      SETTINGS: PYTORCH_CUDA_ALLOC_CONF; `stress:SEED` is a NAME too
+    python snapshots.py FOLDER [TITLE=]PATTERN[@SETTINGS] ...      SETTINGS: PYTORCH_CUDA_ALLOC_CONF; `stress:SEED` is one too
 
 Each pattern runs in a process of its own, forked after the import of PyTorch and before its first use of CUDA: the allocator
-begins anew each time. FOLDER/NAME.pickle is the snapshot, FOLDER/NAME.json what memory_stats() said just before it, which does
+begins anew each time. FOLDER/TITLE.pickle is the snapshot, FOLDER/TITLE.json what memory_stats() said just before it, which does
 not come from the pickle, beside sums over the pickle. FRACTION=0.9 limits the process.
 """
 import collections
@@ -262,9 +262,10 @@ def make(folder, name, title):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for number, word in enumerate(sys.argv[2:]):
-        name, _, settings = word.partition("@")
-        title = f"{name.replace(':', '')}.{number}" if name.startswith("stress:") else name
+    for word in sys.argv[2:]:
+        words, _, settings = word.partition("@")
+        title, _, name = words.rpartition("=")
+        title = title or name.replace(":", "")
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
