@@ -1,7 +1,7 @@
 """Runs in the user's Python under the dry dock: hands PyTorch's own figures to the card table.
 
 The core executes this file once, as the module `plimsoll_drydock`, while PyTorch is being imported, and calls `publish` now and
-then. Nothing of PyTorch is changed but two functions, which are wrapped: the first use of CUDA, and the reset of the peaks.
+then. Three functions are wrapped, nothing else is changed: PyTorch's first use of CUDA, its reset of the peaks, and os._exit.
 """
 
 import atexit
@@ -27,7 +27,7 @@ def publish():
     for device in range(cuda.device_count()):
         try:
             stats = t._C._cuda_memoryStats(device)
-        except RuntimeError:
+        except RuntimeError:  # a device that is not in use
             continue
         figures = (ctypes.c_uint64 * 5)(
             stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"], stats["num_ooms"],
@@ -56,9 +56,10 @@ def record(t, folder):
 def started():
     """PyTorch has just made its first CUDA context."""
     t = torch()
-    observe = getattr(t._C, "_cuda_attach_out_of_memory_observer", None)
-    if observe is not None:
-        observe(refused)
+    try:
+        t._C._cuda_attach_out_of_memory_observer(refused)
+    except (AttributeError, RuntimeError):  # backend:cudaMallocAsync has none
+        pass
     reset = t._C._cuda_resetPeakMemoryStats
 
     def reset_peaks(*words):
@@ -67,6 +68,13 @@ def started():
 
     t._C._cuda_resetPeakMemoryStats = reset_peaks
     atexit.register(publish)
+    leave = os._exit
+
+    def publish_and_exit(status):
+        publish()
+        leave(status)
+
+    os._exit = publish_and_exit  # the way out of many servers' workers, past atexit
     if os.environ.get("PLIMSOLL_DRYDOCK_RECORD"):
         record(t, os.environ["PLIMSOLL_DRYDOCK_RECORD"])
     if os.environ.get("PLIMSOLL_DRYDOCK_VALUES", "0") not in ("", "0"):

@@ -14,7 +14,8 @@
 
 #include "inside.h"
 
-enum { WITH_NEWS_MS = 100, WITHOUT_MS = 1000, PATH_BYTES = 512 }; /* not oftener than that */
+/* With news (memory was taken) it is asked at once, but not more than 50 times in a row and then each 10 ms; else each second. */
+enum { NEWS_IN_A_ROW = 50, NEWS_MS = 10, WITHOUT_NEWS_MS = 1000, PATH_BYTES = 512 };
 
 static struct {
     int (*is_initialized)(void);
@@ -22,7 +23,9 @@ static struct {
     int (*run)(const char *, void *);
 } python;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int waiting, installed, dirty; /* dirty: device memory was taken since it was last asked */
+static int waiting, installed;
+static int dirty; /* device memory was taken since it was last asked */
+static int allowance = NEWS_IN_A_ROW;
 static uint64_t asked_ms;
 
 static void find_python(void) {
@@ -77,10 +80,14 @@ void dd_ask_python(bool news) {
         python.is_initialized() == 0)
         return;
     if (news) dirty = 1;
-    uint64_t now = now_ms();
-    if (installed && now - asked_ms < (dirty ? WITH_NEWS_MS : WITHOUT_MS)) return;
+    uint64_t now = now_ms(), passed = now - asked_ms;
+    if (installed && (dirty ? allowance == 0 && passed < NEWS_MS : passed < WITHOUT_NEWS_MS)) return;
     if (__atomic_exchange_n(&waiting, 1, __ATOMIC_ACQ_REL) != 0) return;
     asked_ms = now;
+    int earned = passed / NEWS_MS < NEWS_IN_A_ROW ? (int)(passed / NEWS_MS) : NEWS_IN_A_ROW;
+    allowance = allowance + earned - 1;
+    if (allowance > NEWS_IN_A_ROW) allowance = NEWS_IN_A_ROW;
+    if (allowance < 0) allowance = 0;
     if (python.add_pending(visit, NULL) != 0) __atomic_store_n(&waiting, 0, __ATOMIC_RELEASE);
 }
 

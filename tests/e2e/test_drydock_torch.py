@@ -231,7 +231,7 @@ def test_serve_listens_on_loopback_only_and_says_dry_run_everywhere(served):
     status = server.status()
     assert status["dry_run"] is True and status["listen"][0].startswith("127.0.0.1:")
     assert "listening on 127.0.0.1 only" in server.log.text()
-    assert "plimsoll_dry_run 1\n" in server.get("/metrics").text
+    assert "plimsoll_dry_run 1\n" in server.get("/metrics").text()
     assert server.wait_for("main.started")["dry_run"] is True
     assert "DRY RUN" in server.verb("status").stdout.splitlines()[0]
 
@@ -244,4 +244,4 @@ def test_serve_in_the_dry_dock_refuses_another_address(cache, dry):
 
 def test_outside_the_dry_dock_nothing_says_dry_run(feature):
     assert feature.status()["dry_run"] is False
-    assert "plimsoll_dry_run 0\n" in feature.get("/metrics").text
+    assert "plimsoll_dry_run 0\n" in feature.get("/metrics").text()
