@@ -93,7 +93,7 @@ static void set_silicon(struct dd_gpu *g) {
 
 static const struct dd_gpu *find_gpu(const char *name) {
     for (size_t i = 0; i < KNOWN; i++)
-        if (strcasecmp(known[i].key, name) == 0) return &known[i];
+        if (strcasecmp(known[i].key, name) == 0 || strcasecmp(known[i].product, name) == 0) return &known[i];
     return NULL;
 }
 
