@@ -4,8 +4,9 @@
     gpu_check.py card|context facts.json                for the dry dock that shall be like it
     gpu_check.py compare gpu.json dock.json
 
-A fact is "section.name": number. Facts that must be equal: allocated bytes, OOM points, the sums of the snapshots. Reserved bytes
-and segments must be equal where no library takes a workspace; where one may, the difference is shown and not judged.
+A fact is "section.name": number. Facts that must be equal: allocated bytes, OOM points, the sums of the snapshots.
+Reserved bytes and segments must be equal where no library takes a workspace; where one may, the difference is shown and
+not judged.
 """
 
 import json
@@ -40,8 +41,9 @@ def measure_sections():
 
     def state(section, prefix=""):
         cuda.synchronize()
-        note(section, **{f"{prefix}allocated": cuda.memory_allocated(), f"{prefix}reserved": cuda.memory_reserved(),
-                         f"{prefix}peak": cuda.max_memory_allocated(), f"{prefix}segments": len(cuda.memory_snapshot())})
+        figures = {"allocated": cuda.memory_allocated(), "reserved": cuda.memory_reserved(),
+                   "peak": cuda.max_memory_allocated(), "segments": len(cuda.memory_snapshot())}
+        note(section, **{prefix + name: value for name, value in figures.items()})
 
     def block(size):
         return torch.empty(size, dtype=torch.uint8, device="cuda")
@@ -75,7 +77,8 @@ def measure_sections():
         state("attention")
         del q
         fresh()
-        model = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, 2, 3), torch.nn.BatchNorm2d(64), torch.nn.ReLU()).cuda().eval()
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, 2, 3), torch.nn.BatchNorm2d(64), torch.nn.ReLU())
+        model = model.cuda().eval()
         model(torch.zeros(4, 3, 224, 224, device="cuda"))
         state("convolution")
         del model

@@ -1,7 +1,8 @@
 """Runs in the user's Python under the dry dock: hands PyTorch's own figures to the card table.
 
-The core executes this file once, as the module `plimsoll_drydock`, while PyTorch is being imported, and calls `publish` now and
-then. Three functions are wrapped, nothing else is changed: PyTorch's first use of CUDA, its reset of the peaks, and os._exit.
+The core executes this file once, as the module `plimsoll_drydock`, while PyTorch is being imported, and calls `publish`
+now and then. Three functions are wrapped, nothing else is changed: PyTorch's first use of CUDA, its reset of the peaks,
+and os._exit.
 """
 
 import atexit

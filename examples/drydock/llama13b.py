@@ -13,8 +13,9 @@ LAYERS, HIDDEN, HEADS, INNER, VOCABULARY, TOKENS = 40, 5120, 40, 13824, 32000, 4
 GIB = 2.0**30
 HALF = 2  # bytes of a float16
 
-LAYER = {"q": (HIDDEN, HIDDEN), "k": (HIDDEN, HIDDEN), "v": (HIDDEN, HIDDEN), "o": (HIDDEN, HIDDEN), "gate": (INNER, HIDDEN),
-         "up": (INNER, HIDDEN), "down": (HIDDEN, INNER), "norm_in": (HIDDEN,), "norm_out": (HIDDEN,)}
+SQUARE = (HIDDEN, HIDDEN)
+LAYER = {"q": SQUARE, "k": SQUARE, "v": SQUARE, "o": SQUARE, "gate": (INNER, HIDDEN), "up": (INNER, HIDDEN),
+         "down": (HIDDEN, INNER), "norm_in": (HIDDEN,), "norm_out": (HIDDEN,)}
 TOP = {"embedding": (VOCABULARY, HIDDEN), "head": (VOCABULARY, HIDDEN), "norm": (HIDDEN,)}
 
 
@@ -47,11 +48,13 @@ def main():
         while True:
             kept.append(sequence())
             if len(kept) == 1:
-                good &= near("KV of one sequence of 4,096 tokens", allocated() - weights, HALF * 2 * LAYERS * HIDDEN * TOKENS)
+                computed = HALF * 2 * LAYERS * HIDDEN * TOKENS
+                good &= near("KV of one sequence of 4,096 tokens", allocated() - weights, computed)
     except torch.OutOfMemoryError as error:
         print(f"{len(kept)} sequences kept, the next one is refused: {str(error).split('. ')[0]}")
     free, total = torch.cuda.mem_get_info()
-    print(f"device: {(total - free) / GIB:.2f} of {total / GIB:.2f} GiB used, {len(model) - 1} layers, {torch.cuda.get_device_name()}")
+    used = f"{(total - free) / GIB:.2f} of {total / GIB:.2f} GiB used"
+    print(f"device: {used}, {len(model) - 1} layers, {torch.cuda.get_device_name()}")
     return 0 if good else 1
 
 
