@@ -1,8 +1,8 @@
 """Real values for small tensors: `plimsoll drydock --values`.
 
-Device memory of the dry dock is host memory. So an operation whose tensors are all small runs a second time by PyTorch's
-CPU kernels on aliases of the same bytes. Larger operations stay as they are: only their memory counts, and a small
-tensor that is computed from a large one holds what happened to be there. Good for control flow on device scalars: stop
+Device memory of the dry dock is host memory. So an operation whose tensors are all small runs again by PyTorch's CPU
+kernels on aliases of the same bytes. Larger operations stay as they are: only their memory counts, and a small tensor
+that is computed from a large one holds what happened to be there. Good for control flow on device scalars: stop
 flags, `.item()` loops, masks, a tiny generate loop.
 """
 

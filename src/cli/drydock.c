@@ -90,6 +90,15 @@ static bool read_plan(struct dock *d, struct pl_err *err) {
     return true;
 }
 
+/* The faults name cards that there will be: tried on a table of our own, before anything is made. */
+static bool check_faults(const struct dock *d, struct pl_err *err) {
+    char why[DD_ERROR] = "no memory";
+    struct dd_table *trial = calloc(1, sizeof *trial);
+    bool sound = trial != NULL && dd_table_fill(trial, &d->plan, why);
+    free(trial);
+    return sound || PL_FAIL(err, PL_E_USAGE, "--fault: %s", why);
+}
+
 static int list_gpus(const struct pl_cli *cli) {
     size_t count;
     const struct dd_gpu *g = dd_gpu_known(&count);
@@ -310,7 +319,6 @@ static bool prepare(struct dock *d, struct pl_err *err) {
     const char *name = getenv("PLIMSOLL_DRYDOCK_SHM");
     if (!check_host(d, err) || !check_folders(d, err) || !pl_path_drydock(share, err)) return false;
     if (!pl_torch_find(&d->cli->args.rest, &d->torch, err)) return false;
-    pl_buf_init(&d->preload, 0);
     if (!pl_drydock_stubs(share, &d->torch, d->cli->arena, d->folder, &d->preload, err)) return false;
     sweep();
     if (name != NULL && name[0] != '\0')
@@ -336,40 +344,38 @@ static int change_faults(struct dock *d) {
     return pl_cli_fail(d->cli, &err);
 }
 
-int pl_verb_drydock(struct pl_cli *cli) {
+/* Everything between the command line and the command's end. */
+static int run(struct dock *d) {
     struct pl_err err = { 0 };
-    struct dock d = { .cli = cli };
+    struct pl_cli *cli = d->cli;
     char lag[24];
     uint64_t workspace;
-    if (pl_args_has(&cli->args, "list")) return list_gpus(cli);
-    if (cli->args.rest.count == 0) return change_faults(&d);
-    if (!read_plan(&d, &err) || !bytes_flag(&d, "workspace", &workspace, &err) || !lag_flag(&d, lag, &err))
+    if (!read_plan(d, &err) || !check_faults(d, &err) || !bytes_flag(d, "workspace", &workspace, &err) ||
+        !lag_flag(d, lag, &err))
         return pl_cli_fail(cli, &err);
-    struct dd_table *trial = calloc(1, sizeof *trial); /* the faults name cards that exist */
-    char why[DD_ERROR];
-    bool sound = trial != NULL && dd_table_fill(trial, &d.plan, why);
-    free(trial);
-    if (!sound) {
-        PL_FAIL(&err, PL_E_USAGE, "--fault: %s", why);
-        return pl_cli_fail(cli, &err);
-    }
-    int missing = find_program(&d, &err);
+    int missing = find_program(d, &err);
     if (missing != 0) {
         pl_cli_fail(cli, &err);
         return missing;
     }
-    if (!prepare(&d, &err)) return pl_cli_fail(cli, &err);
-    if (d.torch.named && d.torch.folder[0] == '\0' && !cli->args.quiet)
+    if (!prepare(d, &err)) return pl_cli_fail(cli, &err);
+    if (d->torch.named && d->torch.folder[0] == '\0' && !cli->args.quiet)
         fprintf(stderr,
                 "plimsoll drydock: %s has no torch; programs that use CUDA or NVML directly see the stand-in "
                 "cards\n",
-                d.torch.python);
+                d->torch.python);
     uint64_t began_ms = pl_now_ms(&pl_clock_system);
-    if (!start(&d, lag, &err)) {
-        remove_table(&d);
-        return pl_cli_fail(cli, &err);
-    }
-    int status = finish(&d, began_ms);
+    if (start(d, lag, &err)) return finish(d, began_ms);
+    remove_table(d);
+    return pl_cli_fail(cli, &err);
+}
+
+int pl_verb_drydock(struct pl_cli *cli) {
+    struct dock d = { .cli = cli };
+    if (pl_args_has(&cli->args, "list")) return list_gpus(cli);
+    if (cli->args.rest.count == 0) return change_faults(&d);
+    pl_buf_init(&d.preload, 0);
+    int status = run(&d);
     pl_buf_free(&d.preload);
     return status;
 }

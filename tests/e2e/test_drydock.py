@@ -248,6 +248,7 @@ def test_the_cache_folder_cannot_be_made(dry, tmp_path):
     assert done.returncode == 5 and "PLIMSOLL_CACHE" in done.stderr
 
 
+@pytest.mark.skipif(dock.sanitized(), reason="ASan wants terabytes of addresses")
 def test_too_few_addresses_are_told_before_the_start(dry):
     words = " ".join(dry.words("true"))
     done = subprocess.run(["bash", "-c", f"ulimit -v 4000000; {words}"], env=dry.environment(), capture_output=True, text=True)

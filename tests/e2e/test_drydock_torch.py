@@ -198,6 +198,9 @@ def test_a_name_that_is_not_used_any_more_is_traced(dry, python215):
 @pytest.fixture
 def served(serve, python215, tmp_path, cache, monkeypatch):
     """served(VARIANT): the service ready, `plimsoll serve` as the dry dock's command."""
+    if dock.sanitized():
+        pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
+
     def start(variant, *flags):
         report = tmp_path / "report.json"
         words = [paths.plimsoll, "drydock", "--report", report, "--"]
@@ -236,7 +239,8 @@ def test_serve_listens_on_loopback_only_and_says_dry_run_everywhere(served):
     assert "DRY RUN" in server.verb("status").stdout.splitlines()[0]
 
 
-def test_serve_in_the_dry_dock_refuses_another_address(cache, dry):
+@pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
+def test_serve_in_the_dry_dock_refuses_another_address(dry):
     done = dry.run(paths.plimsoll, "serve", "service:OnCuda", "--host", "192.0.2.1", "--python", sys.executable,
                    env={"PWD": str(paths.services)}, flags=["-q"])
     assert done.returncode == 2 and "--allow-drydock" in done.stderr

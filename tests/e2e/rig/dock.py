@@ -16,6 +16,11 @@ def built(name):
     return paths.build / "tests" / f"drydock_{name}"
 
 
+def sanitized():
+    """The binary under test is built with ASan: it wants to be loaded first, and more addresses than any limit."""
+    return paths.plimsoll.exists() and b"__asan_init" in paths.plimsoll.read_bytes()
+
+
 def torch_python(which="PL_TORCH_ENV"):
     """The interpreter with PyTorch. Left out on purpose: the test is skipped and says so."""
     if os.environ.get("PLIMSOLL_NO_TORCH"):
