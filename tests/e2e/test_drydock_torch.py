@@ -1,10 +1,8 @@
 """The real PyTorch over `plimsoll drydock`: its allocator, snapshots, OOMs, small values, and a BentoML service that leaks."""
 
 import json
-import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -88,11 +86,11 @@ def groups():
     return found
 
 
-@pytest.mark.parametrize("torch, flags, fraction", groups(), ids=lambda x: " ".join(x) if isinstance(x, tuple) else x)
+CASES = [pytest.param(*group, id=" ".join(map(str, group)), marks=[pytest.mark.full] if group[0] == "2.8" else []) for group in groups()]
+
+
+@pytest.mark.parametrize("torch, flags, fraction", CASES)
 def test_recorded_snapshots_are_made_again(dry, torch, flags, fraction):
-    if torch == "2.8" and not os.environ.get("PLIMSOLL_NO_TORCH") and not (
-            Path(os.environ.get("PL_TORCH28_ENV", "/nowhere")) / "bin/python").exists():
-        pytest.skip("PyTorch 2.8 is fetched by `make test-full` only")
     python = dock.torch_python("PL_TORCH_ENV" if torch == "2.15" else "PL_TORCH28_ENV")
     names = groups()[torch, flags, fraction]
     out = dry.folder / "snapshots"
