@@ -16,18 +16,18 @@ help:        ## this list
 setup:       ## fetch and make what running and testing need; quick when nothing is missing
 	@scripts/setup.sh run && scripts/setup.sh test
 build:       ## build/$(PRESET): dev, or PRESET=release|asan|tsan|coverage
-	@scripts/setup.sh test && scripts/build.sh $(PRESET)
+	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh $(PRESET)
 run:         ## serve examples/digits on port 3000 (ARGS="--port 8000" for another)
 	@exec scripts/run.sh $(ARGS)
 
-test:        ## what CI runs: C tests under ASan + UBSan, Python and end-to-end tests, one closing line
+test:        ## what CI runs: C tests under ASan + UBSan, Python and end-to-end tests (PLIMSOLL_NO_TORCH=1: without PyTorch)
 	@scripts/setup.sh test && $(test_py) default $(ARGS)
-test-quick:  ## C and Python tests alone, no server is started
-	@scripts/setup.sh test && $(test_py) quick $(ARGS)
+test-quick:  ## C and Python tests alone, no server is started, no PyTorch is fetched
+	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && $(test_py) quick $(ARGS)
 test-full:   ## also the long end-to-end tests, and all of them once more under ASan
-	@scripts/setup.sh test && $(test_py) full $(ARGS)
+	@scripts/setup.sh full && $(test_py) full $(ARGS)
 unit:        ## C tests alone, build/$(PRESET)
-	@scripts/setup.sh test && $(test_py) unit --preset $(PRESET) $(ARGS)
+	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && $(test_py) unit --preset $(PRESET) $(ARGS)
 e2e:         ## end-to-end tests alone, build/$(PRESET) (ARGS="-k restart")
 	@scripts/setup.sh test && $(test_py) e2e --preset $(PRESET) $(ARGS)
 asan:        ## C and end-to-end tests under ASan + UBSan

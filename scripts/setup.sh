@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Usage: setup.sh build|run|test|lint|fuzz|coverage. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+# Usage: setup.sh build|run|test|full|lint|fuzz|coverage. Makes what is missing for that and says so; quick, silent and offline when nothing is.
 #
 # Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
 # (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?build, run, test, lint, fuzz or coverage}
+what=${1:?build, run, test, full, lint, fuzz or coverage}
+torch= # the PyTorch builds that are wanted, as in tests/drydock/torch-*.txt
+[[ -n ${PLIMSOLL_NO_TORCH:-} ]] || case $what in test | coverage) torch=2.15 ;; full) torch="2.15 2.8" ;; esac
+[[ $what != full ]] || what=test
 
 say() { printf 'set-up: %s\n' "$*"; }
 die() { printf 'set-up: %s\n' "$@" >&2; exit 1; }
@@ -20,7 +23,7 @@ test) packages+=(libcmocka-dev) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr) ;;
-*) die "what is '$what'? one of build, run, test, lint, fuzz, coverage" ;;
+*) die "what is '$what'? one of build, run, test, full, lint, fuzz, coverage" ;;
 esac
 
 as_root() {
@@ -88,6 +91,23 @@ need_env() {
     touch "$folder/.made"
 }
 
+torch_env() { case $1 in 2.15) echo "$PL_TORCH_ENV" ;; *) echo "$PL_TORCH28_ENV" ;; esac; }
+
+# PyTorch's plain wheel is one download of half a gigabyte or more; what it declares beside that is not needed here.
+need_torch() {
+    local version=$1 folder
+    folder=$(torch_env "$version")
+    made "$folder" && return
+    rm -rf "$folder"
+    make_torch() {
+        "$PL_PYTHON" -m venv "$folder" && "$folder/bin/pip" --disable-pip-version-check --no-input install \
+            -r examples/digits/requirements.txt -r tests/drydock/requirements.txt &&
+            "$folder/bin/pip" --disable-pip-version-check --no-input --no-cache-dir install --no-deps -r "tests/drydock/torch-$version.txt"
+    }
+    long "PyTorch $version for the dry dock, $folder (PLIMSOLL_NO_TORCH=1 leaves it out)" make_torch
+    touch "$folder/.made"
+}
+
 # need_folder FOLDER LABEL COMMAND...: COMMAND gets a temporary folder as its last word; it appears under its name when it is whole.
 need_folder() {
     local folder=$1 label=$2
@@ -127,6 +147,7 @@ complete() {
     made "$(needs_venv)" || return 1
     case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
     case $what in test | coverage) command -v promtool >/dev/null || made "$PL_TOOLS" || return 1 ;; esac
+    for version in $torch; do made "$(torch_env "$version")" || return 1; done
 }
 
 log=$(mktemp)
@@ -155,3 +176,4 @@ test | coverage)
     command -v promtool >/dev/null || need_folder "$PL_TOOLS" "promtool" fetch_promtool
     ;;
 esac
+for version in $torch; do need_torch "$version"; done

@@ -148,6 +148,8 @@ def main():
         print(f"FAILED {name}")
     if asked.what in LEFT_OUT:
         print(f"left out: {LEFT_OUT[asked.what]}")
+    if os.environ.get("PLIMSOLL_NO_TORCH") and any(kind == "e2e" for kind, _, _ in PLANS[asked.what]):
+        print("left out: PyTorch over the dry dock: allocator, snapshots, OOMs, leaks (PLIMSOLL_NO_TORCH is set)")
     print(f"{time.monotonic() - began:.0f} s")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped", flush=True)
     return 1 if tally.failed or not tally.passed else 0

@@ -23,6 +23,7 @@ struct pl_admin_options {
     const char *listen, *admin;         /* addresses really bound, for /status */
     const char *state_dir;              /* NULL: none */
     uint32_t keeper_pid;
+    bool dry_run; /* stand-in CUDA libraries are mapped: no answer is a model's answer */
 };
 /* Room for the log's tap before anything is logged: made first, told the rest by pl_admin_start. */
 struct pl_admin *pl_admin_create(struct pl_err *err);

@@ -51,7 +51,8 @@ static void service_lines(const struct pl_admin *a, struct pl_service *s, struct
 
 void pl_admin_banner(struct pl_admin *a, struct pl_buf *out) {
     size_t services = pl_crew_service_count(a->o.crew);
-    pl_buf_addf(out, "plimsoll %s  on %s  admin %s\n", a->o.version, a->o.listen, a->o.admin);
+    pl_buf_addf(out, "plimsoll %s  on %s  admin %s%s\n", a->o.version, a->o.listen, a->o.admin,
+                a->o.dry_run ? "  DRY RUN: values are not computed" : "");
     for (size_t i = 0; i < services && i < 2; i++) service_lines(a, pl_crew_service(a->o.crew, i), out);
     if (services > 2) {
         pl_buf_addf(out, "  and %zu more services: plimsoll status\n", services - 2);

@@ -36,6 +36,7 @@ static void own_process(struct pl_admin *a) {
     pl_series_set(pl_series0(app->metrics, PL_M_PROCESS_OPEN_FDS), open_descriptors());
     pl_series_set(pl_series0(app->metrics, PL_M_UP_SECONDS),
                   (double)(pl_now_ms(app->clock) - app->started_ms) / 1000);
+    pl_series_set(pl_series0(app->metrics, PL_M_DRY_RUN), a->o.dry_run);
     pl_series_set(pl_series0(app->metrics, PL_M_DRAINING), app->stopping);
     pl_series_set(pl_series0(app->metrics, PL_M_LOG_LINES_DROPPED_TOTAL), (double)pl_log_dropped(app->log));
 }

@@ -146,12 +146,12 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
         json_array_append_new(services, service_json(a, pl_crew_service(a->o.crew, i), now));
     json_t *config = json_pack("{s:s,s:b}", "hash", hash, "rejected", 0);
     if (app->config->file != NULL) json_object_set_new(config, "file", json_string(app->config->file));
-    json_t *o =
-        json_pack("{s:i,s:s,s:s,s:s,s:s,s:o,s:f,s:b,s:b,s:o,s:o,s:o}", "v", 1, "kind", "status", "instance",
-                  app->config->name, "version", a->o.version, "boot", boot, "pid",
-                  json_pack("{s:i,s:i}", "keeper", (int)a->o.keeper_pid, "main", (int)getpid()), "uptime_s",
-                  (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a), "draining",
-                  app->stopping, "config", config, "services", services, "events", events_json(a, 10));
+    json_t *o = json_pack("{s:i,s:s,s:s,s:s,s:s,s:o,s:f,s:b,s:b,s:b,s:o,s:o,s:o}", "v", 1, "kind", "status",
+                          "instance", app->config->name, "version", a->o.version, "boot", boot, "pid",
+                          json_pack("{s:i,s:i}", "keeper", (int)a->o.keeper_pid, "main", (int)getpid()),
+                          "uptime_s", (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a),
+                          "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
+                          services, "events", events_json(a, 10));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));

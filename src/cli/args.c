@@ -31,6 +31,7 @@ static const struct pl_flag server_flags[] = {
     X("name", 0, VALUE, "NAME", "name of the service", NULL) \
     X("worker-port", 0, VALUE, "N", "port that CMD without {port} or {socket} always listens on", "worker_port") \
     X("check", 0, SWITCH, NULL, "check the configuration and start nothing", NULL) \
+    X("allow-drydock", 0, SWITCH, NULL, "in a dry dock: listen on other addresses than loopback too", NULL) \
     X("reload", 0, SWITCH, NULL, "watch: start anew when files of the service change", "watch") \
     X("api-key", 0, VALUE, "env:N|file:F", "api_keys.file", "api_keys.file") \
     X("ssl-certfile", 0, VALUE, "FILE", "tls.certfile", "tls.certfile") \
@@ -192,8 +193,10 @@ static bool take_serve(struct parser *p, const struct match *m, const char *valu
     if (m->path != NULL) return add_key(p, m->path, m->flag->kind == PL_FLAG_SWITCH ? "on" : value, place);
     if (strcmp(m->flag->name, "name") == 0)
         p->out->name = value;
-    else
+    else if (strcmp(m->flag->name, "check") == 0)
         p->out->check = true;
+    else
+        p->out->allow_drydock = true;
     return true;
 }
 

@@ -55,6 +55,7 @@ struct pl_args {
     int64_t wait_ms;            /* -1 = not given */
     const char *name;           /* serve: --name, the service's */
     bool check;                 /* serve: --check */
+    bool allow_drydock;         /* serve: --allow-drydock */
     struct pl_strings words;    /* positional arguments */
     struct pl_strings rest;     /* behind `--` */
     bool has_rest;              /* `--` was there */

@@ -80,6 +80,22 @@ static const struct pl_flag snapshot_flags[] = {
     { "log", 0, PL_FLAG_VALUE, "FILE", "capacity and other from PyTorch's OOM message in this log" },
     { "torch", 0, PL_FLAG_VALUE, "VER", "version that wrote the file, when its keys do not tell" },
 };
+static const struct pl_flag drydock_flags[] = {
+    { "gpu", 0, PL_FLAG_VALUE, "NAME[xN]|NAME:BYTES", "the card (a100-40); --list tells the names" },
+    { "count", 0, PL_FLAG_VALUE, "N", "how many cards (1)" },
+    { "context", 0, PL_FLAG_VALUE, "BYTES", "what each process's context costs on a card (400MiB)" },
+    { "report", 0, PL_FLAG_VALUE, "FILE", "write the report as JSON too" },
+    { "record", 0, PL_FLAG_VALUE, "DIR", "leave PyTorch's memory snapshot of each process there" },
+    { "values", 0, PL_FLAG_SWITCH, NULL, "compute small tensors, so that loops on their values end" },
+    { "workspace", 0, PL_FLAG_VALUE, "BYTES", "what a cuDNN or cuFFT plan asks for (0)" },
+    { "lag", 0, PL_FLAG_VALUE, "DUR", "events complete that much later: pending frees" },
+    { "fail", 0, PL_FLAG_VALUE, "N", "refuse the N-th allocation of device memory, and its retry" },
+    { "cap", 0, PL_FLAG_VALUE, "BYTES", "refuse what would go over BYTES on a card" },
+    { "fault", 0, PL_FLAG_VALUE, "GPU=WHAT",
+      "silent, lost, xid:N, foreign:BYTES, kept, hidden; several by commas" },
+    { "trace", 0, PL_FLAG_SWITCH, NULL, "log each call that does nothing and each function looked up" },
+    { "list", 0, PL_FLAG_SWITCH, NULL, "the GPU names" },
+};
 static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
@@ -99,6 +115,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "plan", plan_flags, sizeof plan_flags / sizeof *plan_flags },
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
+        { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

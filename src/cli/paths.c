@@ -95,6 +95,22 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]) {
     if (out[0] != '\0' && !make_all(out)) out[0] = '\0';
 }
 
+bool pl_path_cache_dir(char out[PL_PATH_BYTES], struct pl_err *err) {
+    const char *set = getenv("PLIMSOLL_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (set != NULL && set[0] != '\0') {
+        if (!absolute(set, out, err)) return false;
+    } else if (geteuid() == 0) {
+        snprintf(out, PL_PATH_BYTES, "/var/cache/plimsoll");
+    } else if (cache != NULL && cache[0] == '/') {
+        snprintf(out, PL_PATH_BYTES, "%s/plimsoll", cache);
+    } else {
+        snprintf(out, PL_PATH_BYTES, "%s/.cache/plimsoll", home != NULL && home[0] == '/' ? home : "");
+    }
+    if (make_all(out)) return true;
+    PL_FAIL_SYS(err, errno, "make the cache folder %s", out);
+    return pl_err_hint(err, "set PLIMSOLL_CACHE to a folder of your own");
+}
+
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err) {
     ssize_t n = readlink("/proc/self/exe", out, PL_PATH_BYTES - 1);
     if (n <= 0) return PL_FAIL_SYS(err, errno, "find our own program in /proc/self/exe");
@@ -126,12 +142,16 @@ bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("share/plimsoll/python-" PL_VERSION, out, err);
 }
 
+bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("share/plimsoll/drydock", out, err);
+}
+
 static bool usable(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-static bool on_path(const char *name, char out[PL_PATH_BYTES]) {
+bool pl_path_search(const char *name, char out[PL_PATH_BYTES]) {
     const char *path = getenv("PATH");
     while (path != NULL && *path != '\0') {
         size_t n = strcspn(path, ":");
@@ -146,7 +166,7 @@ static bool on_path(const char *name, char out[PL_PATH_BYTES]) {
 bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *err) {
     const char *venv = getenv("VIRTUAL_ENV");
     if (wanted != NULL && strchr(wanted, '/') == NULL) {
-        if (on_path(wanted, out)) return true;
+        if (pl_path_search(wanted, out)) return true;
         PL_FAIL(err, PL_E_SYS, "python: %s is not on PATH", wanted);
         return pl_err_hint(err, "give the interpreter's full path");
     }
@@ -157,7 +177,7 @@ bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *
         return pl_err_hint(err, "give the interpreter of the environment that BentoML is installed in");
     }
     if (venv != NULL && snprintf(out, PL_PATH_BYTES, "%s/bin/python", venv) > 0 && usable(out)) return true;
-    if (on_path("python3", out) || on_path("python", out)) return true;
+    if (pl_path_search("python3", out) || pl_path_search("python", out)) return true;
     PL_FAIL(err, PL_E_SYS, "no python3 was found");
     return pl_err_hint(err, "activate the service's environment, or give --python PATH");
 }
@@ -175,7 +195,7 @@ bool pl_path_command(const char *word, const char *folder, const char *python, c
     const char *slash = python != NULL ? strrchr(python, '/') : NULL;
     int n;
     if (strchr(word, '/') == NULL) {
-        if (on_path(word, out)) return true;
+        if (pl_path_search(word, out)) return true;
         n = slash != NULL ? snprintf(out, PL_PATH_BYTES, "%.*s/%s", (int)(slash - python), python, word) : -1;
     } else if (word[0] == '/') {
         n = snprintf(out, PL_PATH_BYTES, "%s", word);

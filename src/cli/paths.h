@@ -16,6 +16,12 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]);
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err);
+bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err); /* the stand-in CUDA libraries */
+/* The cache folder, made: $PLIMSOLL_CACHE, /var/cache/plimsoll as root, $XDG_CACHE_HOME/plimsoll or
+ * ~/.cache/plimsoll. */
+bool pl_path_cache_dir(char out[PL_PATH_BYTES], struct pl_err *err);
+/* A program on PATH, absolute. */
+bool pl_path_search(const char *name, char out[PL_PATH_BYTES]);
 /* The interpreter for a service: `wanted` (its `python`), else $VIRTUAL_ENV, else python3 or python on PATH.
  * Absolute, not resolved through links (a venv's python is a link that matters). */
 bool pl_path_python(const char *wanted, char out[PL_PATH_BYTES], struct pl_err *err);

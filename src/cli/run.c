@@ -19,6 +19,7 @@
 #include "admin/admin.h"
 #include "base/cleanup.h"
 #include "cli/bound.h"
+#include "cli/dry_run.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
@@ -395,7 +396,8 @@ static bool make_parts(struct pl_err *err) {
                                     .listen = run.listen,
                                     .admin = run.admin_at,
                                     .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
-                                    .keeper_pid = run.welcome.keeper_pid },
+                                    .keeper_pid = run.welcome.keeper_pid,
+                                    .dry_run = pl_dry_run() },
         err);
 }
 
@@ -416,7 +418,7 @@ static void tell_start(void) {
     pl_config_hash(c, hash);
     pl_log(run.app.log, PL_INFO, "main.started", F_STR("version", PL_VERSION), F_INT("pid", getpid()),
            F_STR("reason", start_reason()), F_STR("listen", run.listen), F_STR("admin", run.admin_at),
-           F_STR("run_dir", run.run_dir));
+           F_STR("run_dir", run.run_dir), F_BOOL("dry_run", pl_dry_run()));
     pl_log(run.app.log, PL_INFO, "config.loaded", F_STR("file", c->file), F_STR("hash", hash));
     tell_links();
     if (run.welcome.crashes >= 2) pl_log(run.app.log, PL_ERROR, "main.plain_mode");

@@ -10,6 +10,7 @@
 #include "base/ring.h"
 #include "cli/accept.h"
 #include "cli/bound.h"
+#include "cli/dry_run.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 
@@ -164,6 +165,8 @@ int pl_verb_serve(struct pl_cli *cli) {
     struct pl_config *c = pl_accept(&cli->args, target, true, &err);
     if (c == NULL) return pl_cli_fail(cli, &err);
     warn(cli, c);
+    if (!pl_dry_run_listeners(c, cli->args.allow_drydock, cli->args.quiet, &err))
+        return pl_cli_fail(cli, &err);
     if (cli->args.check) {
         printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
         pl_config_destroy(c);

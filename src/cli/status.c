@@ -92,10 +92,12 @@ static void print_status(const json_t *doc) {
     json_t *s, *e;
     const json_t *events = json_object_get(doc, "events");
     const char *listen = json_string_value(json_array_get(json_object_get(doc, "listen"), 0));
-    printf("plimsoll %s  instance %s  up %s  %s%s  on %s\n", text(doc, "version"), text(doc, "instance"),
+    printf("plimsoll %s  instance %s  up %s  %s%s%s  on %s\n", text(doc, "version"), text(doc, "instance"),
            duration(number(doc, "uptime_s"), up, sizeof up),
            json_is_true(json_object_get(doc, "ready")) ? "ready" : "NOT READY",
-           json_is_true(json_object_get(doc, "draining")) ? ", draining" : "", listen != NULL ? listen : "-");
+           json_is_true(json_object_get(doc, "draining")) ? ", draining" : "",
+           json_is_true(json_object_get(doc, "dry_run")) ? ", DRY RUN: values are not computed" : "",
+           listen != NULL ? listen : "-");
     int lines = 1;
     json_array_foreach(json_object_get(doc, "services"), i, s) if (lines < LINES - 4) lines +=
         print_service(s, lines);

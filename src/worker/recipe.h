@@ -1,7 +1,7 @@
 /* worker/recipe.h - how a worker is started: folder, argv and environment, from the configuration.
  *
- * Environment, later ones win: the caller's, less everything of ours (PLIMSOLL*, NOTIFY_SOCKET,
- * LISTEN_*, variables named by env: secrets) and PYTHONSAFEPATH, which would hide the
+ * Environment, later ones win: the caller's, less everything of ours (PLIMSOLL* but PLIMSOLL_DRYDOCK_*,
+ * NOTIFY_SOCKET, LISTEN_*, variables named by env: secrets) and PYTHONSAFEPATH, which would hide the
  * service's own folder from its imports; what the kind needs, where nothing is set yet; services.NAME.env;
  * what main and the worker share. PYTHONPATH is ours in front of what the service's environment says.
  * `offline: auto` is off in this version: nothing here looks for files. Nothing is read from the machine: the

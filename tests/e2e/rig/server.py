@@ -37,10 +37,10 @@ def clean_environment():
 
 
 class Server:
-    """`service`: a folder of tests/e2e/services or an absolute one. `flags` go to `plimsoll serve` as they are."""
+    """`before`: words in front of `plimsoll serve`, such as a dry dock. `service`: a folder of tests/e2e/services or an absolute one. `flags` go to `plimsoll serve` as they are."""
 
     def __init__(self, target, *flags, service="feature", env=None, python=paths.python, admin="none", listen=True,
-                 terminal=None):
+                 terminal=None, before=()):
         # Not pytest's tmp_path: the run folder holds sockets, and a socket's path has 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="pl-e2e-", dir="/tmp"))
         self.run_dir = self.folder / "run"
@@ -63,10 +63,12 @@ class Server:
             "BENTOML_DO_NOT_TRACK": "True", "JOURNAL": str(self.journal_path), "GATE": str(self.gate),
             "FLAGS": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", **(env or {}),
         }
-        words = [str(paths.plimsoll), "serve", *([target] if target else []), "--run_dir", str(self.run_dir),
+        words = [*map(str, before), str(paths.plimsoll), "serve", *([target] if target else []), "--run_dir", str(self.run_dir),
                  "--state_dir", str(self.folder / "state"), "--cache_dir", str(self.folder / "cache"),
                  "--admin", admin]
-        if listen:
+        if listen and "--host" in flags:
+            words += ["--port", "0"]
+        elif listen:
             words += ["--host", "127.0.0.1", "--port", "0"]
         if python:
             words += ["--python", str(python)]

@@ -162,7 +162,7 @@ KITCHEN(check_set_already) {
 KITCHEN(check_taken_away) {
     COOK(k, "PLIMSOLL_TOKEN_FILE=/t", "PLIMSOLL__SERVICES__DIGITS__WORKERS=2", "PLIMSOLL_WORKER=9",
          "NOTIFY_SOCKET=/n", "LISTEN_FDS=1", "LISTEN_PID=7", "PYTHONSAFEPATH=1", "NOTIFY_SOCKETS=kept",
-         "LISTENER=kept", "no equals sign", "=strange", "LAST=1");
+         "PLIMSOLL_DRYDOCK_SHM=kept", "LISTENER=kept", "no equals sign", "=strange", "LAST=1");
     static const char *const away[] = { "PLIMSOLL_TOKEN_FILE", "PLIMSOLL__SERVICES__DIGITS__WORKERS",
                                         "NOTIFY_SOCKET",       "LISTEN_FDS",
                                         "LISTEN_PID",          "PYTHONSAFEPATH" };
@@ -170,6 +170,7 @@ KITCHEN(check_taken_away) {
     assert_variable(k, "PLIMSOLL_WORKER", "2");
     assert_variable(k, "NOTIFY_SOCKETS", "kept");
     assert_variable(k, "LISTENER", "kept");
+    assert_variable(k, "PLIMSOLL_DRYDOCK_SHM", "kept"); /* the stand-ins in the worker read them */
     assert_variable(k, "LAST", "1");
 }
 
