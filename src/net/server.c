@@ -74,7 +74,10 @@ void pl_conn_wind_up(struct pl_conn *c, bool linger) {
     c->user_told = false;
     c->user = NULL;
     pl_timer_stop(&c->timer);
-    if (pl_sock_queued(&c->sock) == 0) flushed(c);
+    if (pl_sock_queued(&c->sock) == 0)
+        flushed(c);
+    else if (c->half_closed)
+        pl_conn_watch_half(c);
 }
 
 /* --- time limits */
@@ -172,7 +175,7 @@ static bool can_parse(const struct pl_conn *c) {
 static void begin_request(struct pl_conn *c) {
     const struct pl_http_head *h = &c->parser.head;
     c->phase = PL_CONN_REQUEST;
-    c->head_begun = c->body_done = c->paused = c->chunking = c->last = false;
+    c->head_begun = c->body_done = c->paused = c->chunking = c->last = c->asked = false;
     c->continue_asked = h->expect_continue;
     c->user_told = true;
     c->user = NULL;
@@ -245,6 +248,10 @@ static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
         pl_buf_free(&c->pending);
         return;
     }
+    if (c->half_closed) {
+        pl_conn_settle_half(c);
+        return;
+    }
     pl_sock_read(&c->sock, c->pending.len < PL_CONN_PENDING_BYTES);
     watch_time(c);
 }
@@ -266,15 +273,15 @@ static void on_bytes(struct pl_sock *sock, const char *at, size_t len) {
         take_bytes(c, at, len);
 }
 
-/* A client that half-closes has left: it cannot be told from one that closed, and nobody may work for a
- * client who does not listen. */
 static void on_ended(struct pl_sock *sock, bool orderly) {
     struct pl_conn *c = (struct pl_conn *)(void *)sock;
     PL_ASSERT(c->magic == PL_CONN_MAGIC);
-    if (orderly && c->phase == PL_CONN_FLUSH) /* the last bytes are on their way; it may still read them */
-        pl_timer_start(timers_of(c), &c->timer, PL_CONN_LINGER_MS, on_lingered);
-    else
+    if (!orderly || c->phase == PL_CONN_TUNNEL || c->phase == PL_CONN_LINGER) {
         pl_conn_close_now(c);
+        return;
+    }
+    c->half_closed = true;
+    pl_conn_settle_half(c);
 }
 
 static void on_drained(struct pl_sock *sock) {

@@ -39,15 +39,20 @@ static void send_scratch(struct pl_conn *c) {
 bool pl_conn_full(const struct pl_conn *c) { return pl_sock_full(&c->sock); }
 
 bool pl_conn_will_keep(struct pl_conn *c) {
+    bool over = c->half_closed && c->pending.len == 0;
     bool keep = c->phase == PL_CONN_REQUEST && c->body_done && c->parser.head.keep_alive && !c->last &&
-                !c->server->draining;
+                !over && !c->server->draining;
     c->last = !keep;
     return keep;
 }
 
 void pl_conn_continue(struct pl_conn *c) {
-    static char text[] = PL_HTTP_CONTINUE;
     if (!c->continue_asked || c->body_done || c->phase != PL_CONN_REQUEST) return;
+    pl_conn_interim(c);
+}
+
+void pl_conn_interim(struct pl_conn *c) {
+    static char text[] = PL_HTTP_CONTINUE;
     c->continue_asked = false;
     uv_buf_t all = uv_buf_init(text, sizeof text - 1);
     pl_conn_send(c, &all, 1);

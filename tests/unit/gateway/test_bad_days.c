@@ -14,6 +14,14 @@ static void reply(int w, const char *body) {
     put(w, text);
 }
 
+/* A reset, as from a client that was killed: no need to ask whether it has only stopped sending. */
+static void leave(int fd) {
+    struct linger at_once = { .l_onoff = 1 };
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+    turn();
+}
+
 TEST(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot) {
     W.boot_left_ms = 12400;
     int c = ask("/predict");
@@ -42,8 +50,7 @@ TEST(over_max_concurrency_requests_wait_their_turn_and_the_next_one_is_429) {
     reply(w, "A");
     read_ends(a, "A");
     read_until(w, "POST /b ");
-    close(b); /* leaves while its handler has not begun */
-    turn();
+    leave(b); /* while its handler has not begun */
     read_end(w);
     page_end(&W.pages[0], 0, PL_OUTCOME_OK, "");
     pass(3000);
@@ -65,8 +72,7 @@ TEST(who_waits_past_max_wait_is_429_and_who_leaves_the_queue_is_499) {
     int a = ask("/a"), b = ask("/b"), c = ask("/c");
     int w = worker_takes(1);
     read_until(w, "POST /a ");
-    close(c);
-    turn();
+    leave(c);
     assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 1);
     assert_true(counted(PL_M_REQUESTS_REFUSED_TOTAL, "client_gone") == 1);
     pass(4900);
@@ -154,8 +160,7 @@ TEST(a_client_that_leaves_cancels_its_request_but_the_handler_holds_its_place) {
     uint64_t id = id_seen();
     page_begin(&W.pages[0], id);
     page_counts(&W.pages[0])->in_flight = 1;
-    close(a);
-    turn();
+    leave(a);
     read_end(w);
     assert_int_equal(W.zombies[0], 1);
     assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 1);
@@ -458,10 +463,60 @@ TEST(a_client_that_leaves_a_stream_ends_it_at_the_worker) {
     int w;
     worker_starts(1);
     int c = stream("text/event-stream", &w);
-    close(c);
-    turn();
+    leave(c);
     read_end(w);
     assert_true(counted(PL_M_STREAMS_TOTAL, "client_gone") == 1);
+    close(w);
+}
+
+TEST(a_client_that_has_sent_all_and_says_so_still_gets_its_answer) {
+    worker_starts(1);
+    int c = ask("/a");
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    assert_int_equal(shutdown(c, SHUT_WR), 0);
+    turn();
+    assert_true(is_silent(c));
+    pass(20000);
+    reply(w, "A");
+    read_until(c, "\r\n\r\nA");
+    assert_true(strncmp(seen, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ", 38) == 0);
+    assert_true(has("Connection: close\r\n"));
+    read_end(c);
+    assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 0);
+    close(c);
+    close(w);
+}
+
+TEST(a_client_that_closed_in_order_while_it_waited_is_found_out_and_cancelled) {
+    worker_starts(1);
+    int c = ask("/a");
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    close(c);
+    turn();
+    pass(100); /* it is asked */
+    pass(300);
+    read_end(w);
+    assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 1);
+    close(w);
+}
+
+TEST(requests_sent_ahead_of_the_end_of_file_are_all_answered) {
+    worker_starts(1);
+    int c = client();
+    put(c, "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
+           "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}GET /cut HTTP/1.1\r\nHo");
+    assert_int_equal(shutdown(c, SHUT_WR), 0);
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    reply(w, "A");
+    read_until(c, "\r\n\r\nA");
+    read_until(w, "POST /b ");
+    reply(w, "B");
+    read_until(c, "\r\n\r\nB");
+    read_end(c);
+    close(c);
     close(w);
 }
 
@@ -596,6 +651,9 @@ RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot)
     IN_WORLD(a_stream_may_last_for_ever_but_not_pause_for_ever),
     IN_WORLD(max_stream_ends_a_stream_that_goes_on),
     IN_WORLD(a_client_that_leaves_a_stream_ends_it_at_the_worker),
+    IN_WORLD(a_client_that_has_sent_all_and_says_so_still_gets_its_answer),
+    IN_WORLD(a_client_that_closed_in_order_while_it_waited_is_found_out_and_cancelled),
+    IN_WORLD(requests_sent_ahead_of_the_end_of_file_are_all_answered),
     IN_WORLD(a_client_that_takes_nothing_is_cut_and_frees_its_worker),
     IN_WORLD(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed),
     IN_WORLD(a_drain_finishes_what_runs_and_waits_and_takes_nothing_new),
