@@ -58,7 +58,8 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
                                     .clock = o->app->clock,
                                     .limits = &g->limits,
                                     .calls = &pl_gateway_server_calls,
-                                    .ctx = g };
+                                    .ctx = g,
+                                    .spare_fds = PL_SERVER_SPARE_FDS };
     g->server = pl_server_create(&so);
     if (g->server == NULL || !make_gates(g)) {
         PL_FAIL(err, PL_E_NOMEM, "gateway");

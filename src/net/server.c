@@ -82,7 +82,13 @@ void pl_conn_wind_up(struct pl_conn *c, bool linger) {
 
 /* --- time limits */
 
-static void on_idle(struct pl_timer *t) { pl_conn_close_now(PL_TIMER_OWNER(t, struct pl_conn, timer)); }
+static void on_idle(struct pl_timer *t) {
+    struct pl_conn *c = PL_TIMER_OWNER(t, struct pl_conn, timer);
+    if (pl_sock_queued(&c->sock) == 0)
+        pl_conn_close_now(c);
+    else /* it still takes the last answer; the write timer sees that it does */
+        pl_timer_start(timers_of(c), t, c->server->o.limits->idle_timeout_ms, on_idle);
+}
 
 static void on_head_late(struct pl_timer *t) {
     struct pl_conn *c = PL_TIMER_OWNER(t, struct pl_conn, timer);
@@ -168,8 +174,10 @@ static void refuse(struct pl_conn *c) {
         pl_conn_error(c, status, NULL, why, NULL);
 }
 
+/* Who sends requests ahead must take the answers: until then no further one is looked at. */
 static bool can_parse(const struct pl_conn *c) {
-    return c->phase == PL_CONN_IDLE || (c->phase == PL_CONN_REQUEST && !c->body_done && !c->paused);
+    if (c->phase == PL_CONN_IDLE) return !pl_sock_full(&c->sock);
+    return c->phase == PL_CONN_REQUEST && !c->body_done && !c->paused;
 }
 
 static void begin_request(struct pl_conn *c) {
@@ -290,6 +298,8 @@ static void on_drained(struct pl_sock *sock) {
     pl_timer_stop(&c->write_timer);
     if (c->phase == PL_CONN_FLUSH)
         flushed(c);
+    else if (c->phase == PL_CONN_IDLE)
+        take_bytes(c, "", 0);
     else if (c->user_told && c->server->o.calls->writable != NULL)
         c->server->o.calls->writable(c->server->o.ctx, c);
 }
@@ -390,7 +400,7 @@ void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
     }
     for (struct pl_conn *c = s->conns, *next; c != NULL; c = next) {
         next = c->next; /* closing is not freeing */
-        if (c->phase == PL_CONN_IDLE && !c->head_begun) pl_conn_close_now(c);
+        if (c->phase == PL_CONN_IDLE && !c->head_begun) pl_conn_wind_up(c, false);
     }
     if (s->count == 0 && empty != NULL) empty(ctx);
 }

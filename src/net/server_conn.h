@@ -69,6 +69,9 @@ struct pl_server {
     size_t count;
     bool draining;
     struct pl_timer resume; /* accept again after we ran out of descriptors */
+    unsigned reserved;      /* descriptors kept for that moment */
+    int reserve[PL_SERVER_SPARE_FDS];
+    uint64_t told_ms; /* listen.paused */
     void (*empty)(void *ctx);
     void *empty_ctx;
     struct pl_buf scratch; /* for heads and answers, used within one call */

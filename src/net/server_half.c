@@ -44,7 +44,7 @@ void pl_conn_settle_half(struct pl_conn *c) {
     bool broken_off = c->phase == PL_CONN_REQUEST && !c->body_done && c->pending.len == 0;
     if (broken_off || has_left(c))
         pl_conn_close_now(c);
-    else if (c->phase == PL_CONN_IDLE)
+    else if (c->phase == PL_CONN_IDLE && c->pending.len == 0)
         pl_conn_wind_up(c, false); /* no further request can come */
     else
         pl_conn_watch_half(c);

@@ -99,6 +99,11 @@ class FakeWorker:
             out, self._seen = self._seen, []
         return out
 
+    def seen(self):
+        """How many requests have reached it since take()."""
+        with self._lock:
+            return len(self._seen)
+
     def _hold(self, sock):
         with self._lock:
             self._open.append(sock)
