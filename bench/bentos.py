@@ -6,10 +6,19 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from stack import HERE, LOAD_CORE, PROXY_CORE, cpu_us, end, free_port, pinned, plimsoll_env, plimsoll_words, tree
 
 PATIENCE_S = 60
+
+
+def state_of(pid):
+    """The letter of /proc/PID/stat; X: there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 class Bento:
@@ -60,11 +69,12 @@ class Bento:
         return max(pids, key=lambda p: cpu_us([p]))
 
     def kill(self):
-        """The worker is killed; seconds until a request is served again."""
-        os.kill(self.worker(), signal.SIGKILL)
-        while self.ask("/double", b'{"x": 1}', timeout=5) == 200:
-            time.sleep(0.002)
-        return self.wait(lambda: self.ask("/double", b'{"x": 1}', timeout=10))
+        """The worker is killed; seconds until a request that came after its death is answered."""
+        worker = self.worker()
+        os.kill(worker, signal.SIGKILL)
+        while state_of(worker) not in "ZX":
+            time.sleep(0.001)
+        return self.wait(lambda: self.ask("/double", b'{"x": 1}', timeout=PATIENCE_S))
 
     def stop(self):
         end(self.process)
@@ -87,6 +97,7 @@ def measure(folder, rounds, wrk):
                 figures["all_us"] = (cpu_us(pids) - before) / run["requests"]
                 figures["worker_us"] = (cpu_us([worker]) - before_worker) / run["requests"]
                 figures["errors"] = run["errors"]
+                time.sleep(1)  # the load's last requests end
                 figures["kill_s"] = bento.kill()
             finally:
                 bento.stop()

@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -119,6 +120,7 @@ def main():
     parser.add_argument("--only", default="requests,streams,idle,bentoml", help="parts, separated by commas")
     parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
     parts = set(args.only.split(","))
     if shutil.which("wrk") is None:
         sys.exit("bench: wrk is not here: apt-get install wrk")

@@ -322,6 +322,33 @@ TEST(an_idle_connection_closed_as_it_is_used_is_no_loss) {
     close(w);
 }
 
+/* Its sockets close before anybody says that it is dead: the first new try meets the same worker. */
+TEST(a_worker_killed_with_a_request_unread_on_an_old_connection_costs_nobody_a_request) {
+    worker_starts(1);
+    int c = ask("/a");
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    reply(w, "A");
+    read_ends(c, "A");
+    put(c, "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}");
+    turn();
+    shutdown(W.listeners[0], SHUT_RDWR); /* what a dead process's listener answers: refused */
+    close(w);
+    turn();
+    worker_dies(1);
+    turn();
+    assert_true(is_silent(c));
+    worker_starts(2);
+    w = worker_takes(2);
+    read_until(w, "POST /b ");
+    reply(w, "B");
+    read_ends(c, "B");
+    assert_true(counted(PL_M_REQUESTS_REPLAYED_TOTAL, "not_started") == 1);
+    assert_true(counted(PL_M_REQUESTS_REPLAYED_TOTAL, "not_sent") == 1);
+    close(c);
+    close(w);
+}
+
 TEST(idle_connections_are_retired_and_closed_when_the_worker_drains) {
     worker_starts(1);
     int c = ask("/a");
@@ -644,6 +671,7 @@ RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot)
     IN_WORLD(a_socket_where_nobody_listens_is_tried_again_elsewhere),
     IN_WORLD(a_complete_answer_of_a_worker_that_is_dead_already_counts),
     IN_WORLD(an_idle_connection_closed_as_it_is_used_is_no_loss),
+    IN_WORLD(a_worker_killed_with_a_request_unread_on_an_old_connection_costs_nobody_a_request),
     IN_WORLD(idle_connections_are_retired_and_closed_when_the_worker_drains),
     IN_WORLD(a_stream_whose_worker_dies_says_so_and_has_no_last_chunk),
     IN_WORLD(inside_a_chunk_or_another_type_it_is_only_cut),
