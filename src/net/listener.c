@@ -125,10 +125,23 @@ static void make_series(struct pl_listener *l) {
         pl_series(m, PL_M_HTTP_ERRORS_TOTAL, l->name, reasons[i]);
 }
 
+/* Linux: what is accepted inherits them. A client whose machine or network is gone says nothing at all: it is
+ * asked after a minute of silence and given up half a minute later, or a websocket would stay for ever. */
+static void set_options(int fd) {
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        { IPPROTO_TCP, TCP_NODELAY, 1 },   { SOL_SOCKET, SO_KEEPALIVE, 1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE, 60 }, { IPPROTO_TCP, TCP_KEEPINTVL, 10 },
+        { IPPROTO_TCP, TCP_KEEPCNT, 3 },
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value);
+}
+
 bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_err *err) {
     struct sockaddr_storage own = { 0 };
     socklen_t len = sizeof own;
-    int on = 1;
     if (getsockname(fd, (struct sockaddr *)&own, &len) == -1) {
         int why = errno;
         close(fd);
@@ -143,9 +156,8 @@ bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_e
     l->fd = fd;
     l->tcp = own.ss_family == AF_INET || own.ss_family == AF_INET6;
     snprintf(l->name, sizeof l->name, "%s", name);
-    if (l->tcp)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* Linux: what is accepted inherits it */
-    int r = uv_poll_init(s->o.loop, &l->poll, fd);                /* makes it non-blocking */
+    if (l->tcp) set_options(fd);
+    int r = uv_poll_init(s->o.loop, &l->poll, fd); /* makes it non-blocking */
     if (r == 0) {
         l->poll.data = l;
         r = uv_poll_start(&l->poll, UV_READABLE, on_readable);

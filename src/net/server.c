@@ -70,6 +70,7 @@ static void flushed(struct pl_conn *c) {
 void pl_conn_wind_up(struct pl_conn *c, bool linger) {
     if (c->phase >= PL_CONN_FLUSH) return;
     c->phase = PL_CONN_FLUSH;
+    c->sock.read_most = PL_SOCK_READ_BYTES; /* read away, not kept */
     c->linger = linger;
     c->user_told = false;
     c->user = NULL;
@@ -234,6 +235,13 @@ static size_t consume(struct pl_conn *c, const char *at, size_t len) {
     return used;
 }
 
+/* A body is used up as it comes; what follows the request at hand must be kept until it is that one's turn.
+ */
+static uint32_t read_most(const struct pl_conn *c) {
+    if (!can_parse(c)) return PL_CONN_AHEAD_BYTES;
+    return c->phase == PL_CONN_IDLE ? PL_CONN_HEAD_BYTES : PL_SOCK_READ_BYTES;
+}
+
 /* `at` are bytes just read, or none: then what is pending is looked at again. */
 static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
     if (c->feeding) return; /* the loop in consume() sees what has changed */
@@ -260,6 +268,7 @@ static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
         pl_conn_settle_half(c);
         return;
     }
+    c->sock.read_most = read_most(c);
     pl_sock_read(&c->sock, c->pending.len < PL_CONN_PENDING_BYTES);
     watch_time(c);
 }
@@ -324,6 +333,9 @@ void pl_conn_pause(struct pl_conn *c, bool yes) {
             pl_buf_free(&held);
         }
     } else if (!yes) {
+        c->rate_mark = c->body_bytes; /* the time in which we did not read is not the client's */
+        if (pl_timer_running(&c->timer) && c->timer.fire == on_rate)
+            pl_timer_start(timers_of(c), &c->timer, PL_CONN_RATE_WINDOW_MS, on_rate);
         pl_conn_continue(c);
         take_bytes(c, "", 0);
     }
@@ -360,7 +372,7 @@ void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage
     c->was_tcp = l->tcp;
     remember_peer(c, peer);
     pl_http_parser_init(&c->parser, false, &s->o.limits->http);
-    pl_buf_init(&c->pending, 2 * (PL_CONN_PENDING_BYTES + PL_SOCK_READ_BYTES));
+    pl_buf_init(&c->pending, 2 * PL_SOCK_READ_BYTES);
     c->next = s->conns;
     c->at = &s->conns;
     if (c->next != NULL) c->next->at = &c->next;
@@ -373,6 +385,7 @@ void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage
         pl_conn_close_now(c);
         return;
     }
+    c->sock.read_most = PL_CONN_HEAD_BYTES;
     pl_sock_read(&c->sock, true);
     if (s->o.limits->head_timeout_ms != 0)
         pl_timer_start(s->o.timers, &c->timer, s->o.limits->head_timeout_ms, on_head_late);

@@ -9,7 +9,9 @@
 
 enum {
     PL_CONN_MAGIC = 0x4e4e4f43,
-    PL_CONN_PENDING_BYTES = 65536, /* read ahead of what is handled; then reading stops */
+    PL_CONN_PENDING_BYTES = 8192, /* read ahead of what is handled; then reading stops */
+    PL_CONN_HEAD_BYTES = 16384,   /* a read where a head is expected */
+    PL_CONN_AHEAD_BYTES = 4096, /* a read while a request is at hand: mostly to see that the client leaves */
     PL_CONN_LINGER_MS = 3000,
     PL_CONN_RATE_WINDOW_MS = 10000,
 };

@@ -146,6 +146,7 @@ void pl_conn_cut(struct pl_conn *c) {
 void pl_conn_tunnel(struct pl_conn *c) {
     if (c->phase != PL_CONN_REQUEST) return;
     c->phase = PL_CONN_TUNNEL;
+    c->sock.read_most = PL_SOCK_READ_BYTES;
     pl_timer_stop(&c->timer);
     c->paused = c->pending.len != 0; /* pl_conn_pause(c, false) hands over what came early */
 }

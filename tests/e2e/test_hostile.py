@@ -218,6 +218,19 @@ def test_at_the_connection_limit_the_next_waits_its_turn(guarded):
         sock.close()
 
 
+def test_a_client_that_vanishes_without_a_word_is_asked_for(guarded):
+    """No end of file ever comes from a machine that lost its power: the kernel asks."""
+    server = guarded()
+    sock = connect(server.address)
+    sock.sendall(GET)
+    assert sock.recv(4096).startswith(b"HTTP/1.1 200")
+    ours, theirs = (f":{port:04X}" for port in (server.address[1], sock.getsockname()[1]))
+    with open("/proc/net/tcp") as table:
+        timer = next(f[5] for f in map(str.split, table) if f[1].endswith(ours) and f[2].endswith(theirs))
+    assert timer.startswith("02:"), "no keepalive timer on the connection"
+    sock.close()
+
+
 # ---- large
 
 
@@ -308,6 +321,36 @@ def test_uploads_that_stream_through_wait_for_the_worker_not_in_us(guarded):
     assert max(peak) - before < 30_000
     for client in clients:
         client.sock.close()
+
+
+def test_a_crowd_of_uploads_to_a_worker_that_reads_none_costs_little_each(guarded):
+    count = min(500, descriptors(4000) // 4)
+    gate = threading.Event()
+
+    def deaf(_request, _sock):
+        gate.wait(WHOLE_S)
+        return False
+
+    server = guarded(deaf, read_bodies=False)
+    before = memory_kb(server.main)
+    crowd = [connect(server.address) for _ in range(count)]
+    for sock in crowd:
+        sock.sendall(post(64 * MIB))
+        sock.setblocking(False)
+    sent, previous = 0, -1
+    while sent != previous:  # until nobody takes anything
+        previous = sent
+        for sock in crowd:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    sent += sock.send(BLOCK[:65536])
+        time.sleep(0.3)
+    assert sent > count * 200_000
+    assert (memory_kb(server.main) - before) / count < 250
+    gate.set()
+    for sock in crowd:
+        sock.close()
+    server.wait_until(lambda: quiet(server))
 
 
 @pytest.mark.asan

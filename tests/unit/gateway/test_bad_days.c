@@ -570,6 +570,31 @@ TEST(a_client_that_takes_nothing_is_cut_and_frees_its_worker) {
     close(w);
 }
 
+TEST(an_upload_that_we_kept_waiting_is_not_called_slow) {
+    static char rest[5000];
+    set("http.body_min_rate", "100B");
+    set("limits.replay", "1KiB");
+    set("traffic.queue.max_wait", "1m");
+    worker_starts(1);
+    worker_dies(1);
+    W.boot_left_ms = 2000;
+    int c = client();
+    put(c, "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5001\r\n\r\nx");
+    pass(9900);
+    worker_starts(2);
+    int w = worker_takes(2);
+    read_until(w, "\r\n\r\nx");
+    pass(200);
+    assert_true(is_silent(c));
+    memset(rest, 'y', sizeof rest);
+    put_bytes(c, rest, sizeof rest);
+    read_until(w, "yyy");
+    reply(w, "A");
+    read_until(c, "\r\n\r\nA");
+    close(c);
+    close(w);
+}
+
 TEST(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed) {
     set("http.head_timeout", "10s");
     set("http.idle_timeout", "75s");
@@ -683,6 +708,7 @@ RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot)
     IN_WORLD(a_client_that_closed_in_order_while_it_waited_is_found_out_and_cancelled),
     IN_WORLD(requests_sent_ahead_of_the_end_of_file_are_all_answered),
     IN_WORLD(a_client_that_takes_nothing_is_cut_and_frees_its_worker),
+    IN_WORLD(an_upload_that_we_kept_waiting_is_not_called_slow),
     IN_WORLD(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed),
     IN_WORLD(a_drain_finishes_what_runs_and_waits_and_takes_nothing_new),
     IN_WORLD(a_drain_that_takes_too_long_is_cut), IN_WORLD(more_connections_than_allowed_wait_in_the_backlog))
