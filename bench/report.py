@@ -57,7 +57,8 @@ def requests(table):
 def streams(table):
     out = ["## CPU of a streamed chunk", "",
            "`steady`: 100 streams, each a chunk of about 140 bytes every 10 ms. `burst`: 32 streams as fast as they go. us of the",
-           "proxy's CPU for a chunk; median time from the worker's write to the client's read, us.", ""]
+           "proxy's CPU for a chunk; median time from the worker's write to the client's read, us. Both must be read together: a proxy",
+           "that comes late finds several chunks in one read, which costs it less and the client more.", ""]
     rows = []
     for name in names_of(table):
         row = [name]
