@@ -11,6 +11,33 @@ from stack import tool, tool_env
 
 MARK = "haproxy"
 
+TITLE = """# Bench
+
+Made by `make bench` (`bench/`): Plimsoll beside its peers, in interleaved rounds, ratios from the same round. Rates
+and tail latencies of a shared machine are noise and are not shown; CPU comes from the scheduler's own count.
+"""
+REQUESTS = """## CPU of a proxied request
+
+us of the proxy's CPU for a request, median (minimum), and its ratio to HAProxy's. A chat request of 330 bytes goes in.
+Plimsoll runs with admission, accounting and metrics on.
+"""
+STREAMS = """## CPU of a streamed chunk
+
+`steady`: 100 streams, each a chunk of about 140 bytes every 10 ms. `burst`: 32 streams as fast as they go. us of the
+proxy's CPU for a chunk; median time from the worker's write to the client's read, us. Both must be read together: a
+proxy that comes late finds several chunks in one read, which costs it less and the client more.
+"""
+IDLE = """## Memory of an idle connection
+
+Private memory of the proxy for each of 4,000 keep-alive connections that have served one request; nginx has its table
+from the start. The mark is 1,024.
+"""
+BENTOML = """## Beside `bentoml serve`
+
+The same BentoML service (one async endpoint that doubles a number, one worker), the same interpreter. CPU is of all
+processes. `killed`: from SIGKILL of the worker to the next answer.
+"""
+
 
 def middle(rows, key):
     return statistics.median(r[key] for r in rows)
@@ -32,14 +59,13 @@ def names_of(table):
 
 
 def lines_of(head, rows):
-    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(r) + " |" for r in rows), ""]
+    table = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return [table[0], "|" + "---|" * len(head), *table[1:], ""]
 
 
 def requests(table):
     setups = list(dict.fromkeys(setup for setup, _ in table))
-    out = ["## CPU of a proxied request", "",
-           "us of the proxy's CPU for a request, median (minimum), and its ratio to HAProxy's. A chat request of 330 bytes goes in.",
-           "Plimsoll runs with admission, accounting and metrics on.", ""]
+    out = [REQUESTS]
     rows = []
     for name in names_of(table):
         if name == "direct":
@@ -55,10 +81,7 @@ def requests(table):
 
 
 def streams(table):
-    out = ["## CPU of a streamed chunk", "",
-           "`steady`: 100 streams, each a chunk of about 140 bytes every 10 ms. `burst`: 32 streams as fast as they go. us of the",
-           "proxy's CPU for a chunk; median time from the worker's write to the client's read, us. Both must be read together: a proxy",
-           "that comes late finds several chunks in one read, which costs it less and the client more.", ""]
+    out = [STREAMS]
     rows = []
     for name in names_of(table):
         row = [name]
@@ -69,27 +92,25 @@ def streams(table):
             elif name == "direct":
                 row += ["", cell(runs, "p50_us", 0)]
             else:
-                row += [f"{cell(runs, 'cpu_us', 2)} {ratio(table, setup, name, 'cpu_us')}".strip(), cell(runs, "p50_us", 0)]
+                cpu = f"{cell(runs, 'cpu_us', 2)} {ratio(table, setup, name, 'cpu_us')}"
+                row += [cpu.strip(), cell(runs, "p50_us", 0)]
         rows.append(row)
     return out + lines_of(["", "steady: CPU", "latency", "burst: CPU", "latency"], rows)
 
 
 def idle(table):
-    out = ["## Memory of an idle connection", "",
-           "Private memory of the proxy for each of 4,000 keep-alive connections that have served one request; nginx has its table",
-           "from the start. The mark is 1,024.", ""]
+    out = [IDLE]
     return out + lines_of(["", "bytes"], [[name, f"{value:.0f}"] for name, value in table.items()])
 
 
 def bentoml(table):
-    out = ["## Beside `bentoml serve`", "",
-           "The same BentoML service (one async endpoint that doubles a number, one worker), the same interpreter. CPU is of all",
-           "processes. `killed`: from SIGKILL of the worker to the next answer.", ""]
+    out = [BENTOML]
     keys = (("ready after, s", "wall_s", 2), ("CPU until ready, s", "cpu_s", 2), ("CPU of a request, us", "all_us", 0),
             ("of it the worker's, us", "worker_us", 0), ("killed, s", "kill_s", 2))
     rows = [[name, *(cell(runs, key, digits) for _, key, digits in keys)] for name, runs in table.items()]
     theirs, ours = table["bentoml serve"], table["plimsoll"]
-    rows.append(["ratio", *(f"**{statistics.median(a[k] / b[k] for a, b in zip(ours, theirs)):.2f}**" for _, k, _ in keys)])
+    ratios = [statistics.median(a[key] / b[key] for a, b in zip(ours, theirs)) for _, key, _ in keys]
+    rows.append(["ratio", *(f"**{r:.2f}**" for r in ratios)])
     return out + lines_of(["", *(title for title, _, _ in keys)], rows)
 
 
@@ -109,11 +130,9 @@ def machine():
 
 def page(found, loads, rounds, took_s):
     commit = version(["git", "rev-parse", "--short", "HEAD"])
-    out = ["# Bench", "",
-           "Made by `make bench` (`bench/`): Plimsoll beside its peers, in interleaved rounds, ratios from the same round. Rates and",
-           "tail latencies of a shared machine are noise and are not shown; CPU comes from the scheduler's own count.", "",
-           f"{datetime.date.today()}, commit {commit}, {machine()}; load average {min(loads):.1f} to {max(loads):.1f}; "
-           f"{rounds} rounds, {took_s:.0f} s.", ""]
+    load = f"load average {min(loads):.1f} to {max(loads):.1f}"
+    where = f"{datetime.date.today()}, commit {commit}, {machine()}"
+    out = [TITLE, f"{where}; {load}; {rounds} rounds, {took_s:.0f} s.", ""]
     for name in ("nginx", "haproxy"):
         if tool(name):
             out.append(f"- {version([tool(name), '-v'], tool_env())}")

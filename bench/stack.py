@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-PROXY_CORE, LOAD_CORE = 0, max(os.cpu_count() - 1, 0) and 1
+PROXY_CORE, LOAD_CORE = 0, 1 if os.cpu_count() > 1 else 0
 SETTLE_S = 20
 running = []  # every process that was started here and has not been ended
 
@@ -123,7 +123,8 @@ def start(folder, name, words, port, core, env=None):
 def compile_parts(folder):
     """The test worker and the stream client."""
     for name in ("worker", "streams"):
-        subprocess.run(["cc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", HERE / f"{name}.c", "-o", folder / name], check=True)
+        words = ["cc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", HERE / f"{name}.c", "-o", folder / name]
+        subprocess.run(words, check=True)
 
 
 def direct(folder):
@@ -159,7 +160,8 @@ def plimsoll_words(folder, name, port, python):
 
 def plimsoll_env(folder):
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL", "BENTOML"))}
-    return {**keep, "BENCH_CORE": str(LOAD_CORE), "BENTOML_DO_NOT_TRACK": "True", "BENTOML_HOME": str(folder / "bentoml")}
+    return {**keep, "BENCH_CORE": str(LOAD_CORE), "BENTOML_DO_NOT_TRACK": "True",
+            "BENTOML_HOME": str(folder / "bentoml")}
 
 
 def plimsoll(folder, access):

@@ -15,10 +15,10 @@ enum {
     PL_HOLD_BYTES = 1 << 20, /* a chunked reply for an HTTP/1.0 client is kept up to this */
     PL_GATHER_BYTES = 16384, /* a reply of a known length up to this goes out whole or not at all */
     PL_POOL_IDLE_MS = 60000, /* the worker keeps its side longer (crew: keep_alive_s) */
-    PL_UNSENT_MOST = 3,
-    PL_RETRY_MS = 20,       /* backlog full, no descriptors: try again */
-    PL_JUDGE_MS = 1000,     /* a connection closed: how long to wait for the news of a death */
-    PL_LAST_WORDS_MS = 250, /* a worker died: how long its bytes may still come out of the socket */
+    PL_UNSENT_MOST = 3,      /* tries at workers that refused the connection */
+    PL_RETRY_MS = 20,        /* backlog full, no descriptors: try again */
+    PL_JUDGE_MS = 1000,      /* a connection closed: how long to wait for the news of a death */
+    PL_LAST_WORDS_MS = 250,  /* a worker died: how long its bytes may still come out of the socket */
     PL_ZOMBIE_TICK_MS = 50,
     PL_ZOMBIE_QUIET_MS =
         1000, /* never begun and the worker has nothing in hand for so long: it will not begin */
@@ -40,11 +40,11 @@ enum pl_phase {
 enum pl_body_mode { PL_BODY_NONE, PL_BODY_KEEP, PL_BODY_STREAM };
 
 /* Closed: surface.md 8.7. */
-#define PL_RESULTS(X)                                                                                   \
-    X(OK, "ok")                                                                                         \
-    X(CLIENT_ERROR, "client_error")                                                                     \
-    X(SERVER_ERROR, "server_error") X(REFUSED, "refused") X(REJECTED, "rejected") X(TIMEOUT, "timeout") \
-        X(STALLED, "stalled") X(WORKER_DIED, "worker_died") X(CUT, "cut") X(CLIENT_GONE, "client_gone")
+#define PL_RESULTS(X)                                                                                     \
+    X(OK, "ok")                                                                                           \
+    X(CLIENT_ERROR, "client_error") X(SERVER_ERROR, "server_error") X(REFUSED, "refused")                 \
+        X(REJECTED, "rejected") X(TIMEOUT, "timeout") X(STALLED, "stalled") X(WORKER_DIED, "worker_died") \
+            X(CUT, "cut") X(CLIENT_GONE, "client_gone")
 enum pl_result {
 #define X(sym, name) PL_RESULT_##sym,
     PL_RESULTS(X)

@@ -11,8 +11,8 @@ import threading
 import time
 
 import pytest
-from http_corpus.client import Client
 
+from http_corpus.client import Client
 from rig import FakeWorker, connect, leave
 from rig.fake import ok
 from rig.host import descriptors, memory_kb, private_bytes

@@ -3,8 +3,8 @@
 import threading
 
 import pytest
-from http_corpus import judge_reply, judge_request, load, play
 
+from http_corpus import judge_reply, judge_request, load, play
 from rig import FakeWorker
 
 # What scans bodies for admission is not in this version; its case waits for it.

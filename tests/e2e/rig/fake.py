@@ -8,7 +8,6 @@ answered here. Every request that reaches the worker is in `take()`.
 """
 
 import dataclasses
-import os
 import shutil
 import socket
 import sys
