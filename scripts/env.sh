@@ -15,6 +15,8 @@ PL_TEST_ENV=$PL_CACHE/test-$(echo "$pl_python" | pl_hash examples/digits/require
 # The model of the example, in a BentoML store of its own.
 PL_DIGITS_HOME=$PL_CACHE/bentoml-home-$(echo "$pl_python" | pl_hash examples/digits/requirements.txt examples/digits/train.py -)
 PL_TOOLS=$PL_CACHE/tools-1
+# nginx and HAProxy for the bench.
+PL_PEERS=$PL_CACHE/peers-1
 
 # PyTorch with its CUDA code and none of NVIDIA's packages, for tests over the dry dock. PLIMSOLL_NO_TORCH=1 leaves it out.
 pl_torch_hash() { echo "$pl_python" | pl_hash examples/digits/requirements.txt tests/drydock/requirements.txt "$1" -; }
@@ -27,4 +29,4 @@ if pkg-config --exists 'libllhttp >= 9.4' 2>/dev/null; then
 else
     PL_LLHTTP_DIR=$PL_CACHE/llhttp-9.4.3-$(pl_hash scripts/llhttp.txt scripts/make-llhttp.sh)
 fi
-export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS PL_TORCH_ENV PL_TORCH28_ENV
+export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS PL_TORCH_ENV PL_TORCH28_ENV PL_PEERS

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Usage: setup.sh build|run|test|full|lint|fuzz|coverage. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+# Usage: setup.sh build|run|test|full|lint|fuzz|coverage|bench. Makes what is missing for that and says so; quick, silent and offline when nothing is.
 #
 # Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
 # (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?build, run, test, full, lint, fuzz or coverage}
+what=${1:?build, run, test, full, lint, fuzz, coverage or bench}
 torch= # the PyTorch builds that are wanted, as in tests/drydock/torch-*.txt
 [[ -n ${PLIMSOLL_NO_TORCH:-} ]] || case $what in test | coverage) torch=2.15 ;; full) torch="2.15 2.8" ;; esac
 [[ $what != full ]] || what=test
@@ -23,7 +23,8 @@ test) packages+=(libcmocka-dev) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr) ;;
-*) die "what is '$what'? one of build, run, test, full, lint, fuzz, coverage" ;;
+bench) packages+=(wrk) ;;
+*) die "what is '$what'? one of build, run, test, full, lint, fuzz, coverage, bench" ;;
 esac
 
 as_root() {
@@ -137,14 +138,28 @@ fetch_promtool() {
     "$1/bin/promtool" --version
 }
 
+# nginx and HAProxy the same way, with the libraries that are not there anyway. Without them the bench compares less.
+fetch_peers() {
+    local work
+    work=$(mktemp -d)
+    (
+        cd "$work"
+        local names=(nginx haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1)
+        apt-get -qq download "${names[@]}" || { as_root apt-get -qq update && apt-get -qq download "${names[@]}"; }
+        for package in *.deb; do dpkg-deb --extract "$package" "$1"; done
+    ) || { rm -rf "$work"; return 1; }
+    rm -rf "$work"
+}
+
 needs_venv() { # the environment that this kind of set-up uses
-    case $what in test | coverage | lint) echo "$PL_TEST_ENV" ;; *) echo "$PL_SERVE_ENV" ;; esac
+    case $what in test | coverage | lint | bench) echo "$PL_TEST_ENV" ;; *) echo "$PL_SERVE_ENV" ;; esac
 }
 
 complete() {
     [[ -z $PL_LLHTTP_DIR ]] || made "$PL_LLHTTP_DIR" || return 1
     case $what in build | fuzz) return 0 ;; esac
     made "$(needs_venv)" || return 1
+    [[ $what != bench ]] || made "$PL_PEERS" || return 1
     case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
     case $what in test | coverage) command -v promtool >/dev/null || made "$PL_TOOLS" || return 1 ;; esac
     for version in $torch; do made "$(torch_env "$version")" || return 1; done
@@ -166,7 +181,7 @@ fi
 [[ -z $PL_LLHTTP_DIR ]] || need_folder "$PL_LLHTTP_DIR" "llhttp 9.4.3" scripts/make-llhttp.sh "$PL_PYTHON"
 case $what in
 run) need_env "$PL_SERVE_ENV" -r examples/digits/requirements.txt ;;
-test | coverage | lint) need_env "$PL_TEST_ENV" -r examples/digits/requirements.txt -r tests/requirements.txt ;;
+test | coverage | lint | bench) need_env "$PL_TEST_ENV" -r examples/digits/requirements.txt -r tests/requirements.txt ;;
 esac
 case $what in
 run | test | coverage) need_folder "$PL_DIGITS_HOME" "model of the digits example" train "$(needs_venv)" ;;
@@ -177,3 +192,6 @@ test | coverage)
     ;;
 esac
 for version in $torch; do need_torch "$version"; done
+if [[ $what == bench ]]; then
+    (need_folder "$PL_PEERS" "nginx and HAProxy" fetch_peers) || say "the bench goes on without nginx and HAProxy"
+fi

@@ -7,7 +7,7 @@
 
 #include "admin/inside.h"
 
-enum { ACT_BODY_BYTES = 65536, PAGE_BYTES = 64 << 20 };
+enum { ACT_BODY_BYTES = 65536, PAGE_BYTES = 64 << 20, SPARE_FDS = 8 };
 
 /* --- the target of a request */
 
@@ -238,7 +238,9 @@ bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct
                                                               .log = o->app->log,
                                                               .limits = &a->limits,
                                                               .calls = &calls,
-                                                              .ctx = a });
+                                                              .ctx = a,
+                                                              .spare_fds = SPARE_FDS,
+                                                              .spare_own = true });
     return a->server != NULL || PL_FAIL(err, PL_E_NOMEM, "out of memory");
 }
 

@@ -18,6 +18,7 @@ enum {
     RING_BYTES = 1 << 20,
     RING_LEAST = 4096,
     LINE_BYTES = 768, /* reserved for a line before it is written: most need no second allocation */
+    FILE_PIECE_BYTES = 65536,
     LINGER_MS = 10, /* how long lines gather after a write before the next one: a burst costs few wake-ups */
     GOODBYE_MS = 1000, /* for slow readers, at the end */
     SAMPLE_MS = 1000
@@ -28,6 +29,7 @@ enum {
  * between them belong to the writer. */
 struct stream {
     int fd;
+    size_t piece; /* bytes written at a time */
     char *ring;
     uint64_t head, tail;
     uint64_t wake_at; /* the writer wants the bell when this many bytes wait; NO_WAKE: it looks by itself */
@@ -139,11 +141,17 @@ static void tell_dropped(struct pl_logger *l) {
     s->untold = 0;
 }
 
-/* The writer, locked. At most PIPE_BUF bytes: after POLLOUT a pipe takes these without waiting, and in one
- * piece. It ends with a line's end where it can, so that what others write to the same pipe comes between
- * lines. */
+/* After POLLOUT a pipe takes PIPE_BUF bytes without waiting, and in one piece; a file takes what it is given.
+ */
+static size_t piece_of(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? FILE_PIECE_BYTES : PIPE_BUF;
+}
+
+/* The writer, locked. A piece ends with a line's end where it can, so that what others write to the same pipe
+ * comes between lines. */
 static size_t next_piece(const struct pl_logger *l, const struct stream *s) {
-    size_t n = waiting(s) < PIPE_BUF ? (size_t)waiting(s) : (size_t)PIPE_BUF, whole = n;
+    size_t n = waiting(s) < s->piece ? (size_t)waiting(s) : s->piece, whole = n;
     while (whole > 0 && s->ring[(s->head + whole - 1) & (l->size - 1)] != '\n') whole--;
     if (whole > 0) n = whole;
     return n;
@@ -264,10 +272,12 @@ struct pl_logger *pl_log_create(const struct pl_log_options *options) {
     bool one = same_file(options->out_fd, options->raw_fd);
     l->own = &l->streams[0];
     l->raw = &l->streams[one ? 0 : 1];
-    l->streams[0] =
-        (struct stream){ .fd = options->out_fd, .ring = malloc((size_t)l->size), .wake_at = NO_WAKE };
-    l->streams[1].fd = options->raw_fd;
-    l->streams[1].wake_at = NO_WAKE;
+    l->streams[0] = (struct stream){ .fd = options->out_fd,
+                                     .piece = piece_of(options->out_fd),
+                                     .ring = malloc((size_t)l->size),
+                                     .wake_at = NO_WAKE };
+    l->streams[1] =
+        (struct stream){ .fd = options->raw_fd, .piece = piece_of(options->raw_fd), .wake_at = NO_WAKE };
     if (!one) l->streams[1].ring = malloc((size_t)l->size);
     l->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->left = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

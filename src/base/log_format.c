@@ -19,6 +19,7 @@ const char *pl_level_name(enum pl_level level) { return levels[level].name; }
 /* How much of a string is written: whole characters, so that a cut never makes it invalid. */
 static size_t clipped(const char *s, size_t len, size_t max_chars, size_t max_bytes) {
     size_t chars = 0, i = 0;
+    if (len <= max_chars && len <= max_bytes) return len;
     for (; i < len && i < max_bytes; i++)
         if (((unsigned char)s[i] & 0xc0) != 0x80 && ++chars > max_chars) return i;
     if (i == len) return len;
@@ -27,24 +28,38 @@ static size_t clipped(const char *s, size_t len, size_t max_chars, size_t max_by
 }
 
 static bool is_message(const char *key) {
-    return strcmp(key, "message") == 0 || strcmp(key, "sentence") == 0 || strcmp(key, "last_line") == 0;
+    static const char *const names[] = { "message", "sentence", "last_line" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (key[0] == names[i][0] && strcmp(key, names[i]) == 0) return true;
+    return false;
 }
 
 /* Nothing in it needs an escape: nearly every string there is. */
 static bool is_harmless(const char *s, size_t len) {
-    for (size_t i = 0; i < len; i++)
-        if (s[i] < ' ' || s[i] >= 0x7f || s[i] == '"' || s[i] == '\\') return false;
-    return true;
+    unsigned bad = 0; /* no early end: so the compiler looks at many bytes at a time */
+    for (size_t i = 0; i < len; i++) {
+        unsigned c = (unsigned char)s[i];
+        bad |= (unsigned)(c < ' ') | (unsigned)(c >= 0x7f) | (unsigned)(c == '"') | (unsigned)(c == '\\');
+    }
+    return bad == 0;
+}
+
+/* Three pieces in one step: an access line has sixty. */
+static void add_three(struct pl_buf *out, const char *before, size_t before_len, const char *s, size_t len,
+                      const char *after, size_t after_len) {
+    if (!pl_buf_reserve(out, before_len + len + after_len)) return;
+    char *at = out->data + out->len;
+    memcpy(at, before, before_len);
+    memcpy(at + before_len, s, len);
+    memcpy(at + before_len + len, after, after_len);
+    out->len += before_len + len + after_len;
 }
 
 static void add_quoted(struct pl_buf *out, const char *s, size_t len, size_t kept) {
-    if (is_harmless(s, kept)) {
-        pl_buf_add(out, "\"", 1);
-        pl_buf_add(out, s, kept);
-        pl_buf_add(out, "\"", 1);
-    } else {
+    if (is_harmless(s, kept))
+        add_three(out, "\"", 1, s, kept, "\"", 1);
+    else
         pl_buf_add_json(out, s, kept);
-    }
     if (kept == len || out->len == 0) return;
     out->len--;
     pl_buf_adds(out, "\u2026\"");
@@ -105,15 +120,10 @@ static void add_text(struct pl_buf *out, enum pl_log_format format, const char *
 }
 
 static void add_key(struct pl_buf *out, enum pl_log_format format, const char *key) {
-    if (format == PL_LOG_JSON) {
-        pl_buf_add(out, ",\"", 2);
-        pl_buf_adds(out, key);
-        pl_buf_add(out, "\":", 2);
-    } else {
-        pl_buf_add(out, " ", 1);
-        pl_buf_adds(out, key);
-        pl_buf_add(out, "=", 1);
-    }
+    if (format == PL_LOG_JSON)
+        add_three(out, ",\"", 2, key, strlen(key), "\":", 2);
+    else
+        add_three(out, " ", 1, key, strlen(key), "=", 1);
 }
 
 void pl_log_line_field(struct pl_buf *out, enum pl_log_format format, const struct pl_field *f) {

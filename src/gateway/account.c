@@ -109,7 +109,7 @@ static void write_line(struct pl_request *r, const struct pl_ending *e, uint64_t
                            .service = r->gate->service->config->id,
                            .outcome = outcome_names[e->outcome],
                            .reason = e->reason,
-                           .replay = r->replayed ? replay_names[r->replay_class] : NULL };
+                           .replay = r->replayed || r->unsent != 0 ? replay_names[r->replay_class] : NULL };
     fill_from_head(&a, h);
     struct pl_text id = pl_request_id_text(r);
     a.request_id = (struct pl_access_text){ id.at, id.len };

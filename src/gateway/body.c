@@ -190,6 +190,18 @@ static void on_gone(void *ctx, struct pl_conn *c) {
     pl_exchange_drop(r);
 }
 
-const struct pl_server_calls pl_gateway_server_calls = {
-    .request = on_request, .body = on_body, .body_end = on_body_end, .writable = on_writable, .gone = on_gone
-};
+static void on_scarce(void *ctx) {
+    struct pl_gateway *g = ctx;
+    for (size_t i = 0; i < g->gate_count; i++)
+        for (struct pl_worker *w = g->gates[i].service->workers; w != NULL; w = w->next) {
+            struct pl_berth *b = w->pool;
+            if (b != NULL) pl_pool_close_idle(b->pool);
+        }
+}
+
+const struct pl_server_calls pl_gateway_server_calls = { .request = on_request,
+                                                         .body = on_body,
+                                                         .body_end = on_body_end,
+                                                         .writable = on_writable,
+                                                         .scarce = on_scarce,
+                                                         .gone = on_gone };

@@ -48,7 +48,7 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
         return NULL;
     }
     g->o = *o;
-    g->reply_limits = (struct pl_http_limits){ .request_line = 65536, .head_bytes = 262144, .headers = 1000 };
+    g->reply_limits = (struct pl_http_limits){ .request_line = 65536, .head_bytes = 65536, .headers = 1000 };
     g->buffered_series = pl_series0(o->app->metrics, PL_M_BUFFERED_BYTES);
     pl_buf_init(&g->scratch, 0);
     struct pl_server_options so = { .loop = o->app->loop,
@@ -58,7 +58,8 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
                                     .clock = o->app->clock,
                                     .limits = &g->limits,
                                     .calls = &pl_gateway_server_calls,
-                                    .ctx = g };
+                                    .ctx = g,
+                                    .spare_fds = PL_SERVER_SPARE_FDS };
     g->server = pl_server_create(&so);
     if (g->server == NULL || !make_gates(g)) {
         PL_FAIL(err, PL_E_NOMEM, "gateway");

@@ -21,6 +21,7 @@ enum {
     PL_RETRY_MS = 20,       /* backlog full, no descriptors: try again */
     PL_JUDGE_MS = 1000,     /* a connection closed: how long to wait for the news of a death */
     PL_LAST_WORDS_MS = 250, /* a worker died: how long its bytes may still come out of the socket */
+    PL_UNSENT_MOST = 3,     /* tries at workers that refused the connection */
     PL_ZOMBIE_TICK_MS = 50,
     PL_ZOMBIE_QUIET_MS =
         1000, /* never begun and the worker has nothing in hand for so long: it will not begin */
@@ -78,7 +79,8 @@ struct pl_request {
     bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
     bool too_large_told;  /* only observed: over limits.body */
-    uint8_t replay_class; /* enum pl_replay_class, if replayed */
+    uint8_t replay_class; /* enum pl_replay_class, if replayed or unsent */
+    uint8_t unsent;       /* tries of which no byte reached a worker: they do not count as the one replay */
     uint16_t status;
     struct pl_gateway *g;
     struct pl_gate *gate;

@@ -42,11 +42,12 @@ static bool is_idempotent_method(const struct pl_request *r) {
 
 /* Can it be sent again, and by which right? */
 static bool replay_class(const struct pl_request *r, enum pl_replay_class *class) {
-    if (r->replayed || r->head_begun) return false;
+    if (r->head_begun) return false;
     if (!r->sent_any) {
         *class = PL_REPLAY_NOT_SENT;
-        return true;
+        return r->unsent < PL_UNSENT_MOST;
     }
+    if (r->replayed) return false;
     *class = began(r) == PL_SEEN_NO ? PL_REPLAY_NOT_STARTED : PL_REPLAY_UNKNOWN;
     return r->kept_whole && (*class == PL_REPLAY_NOT_STARTED || may_replay_unknown(r));
 }
@@ -62,7 +63,10 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
            F_STR("id", id), F_STR("class", pl_replay_name(class)));
     pl_timer_stop(&r->timer);
     pl_exchange_detach(r, false);
-    r->replayed = true;
+    if (class == PL_REPLAY_NOT_SENT)
+        r->unsent++;
+    else
+        r->replayed = true;
     r->replay_class = (uint8_t) class;
     r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = false;
     r->reply_bytes = 0;

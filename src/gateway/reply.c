@@ -27,10 +27,15 @@ static bool without_length(const struct pl_http_head *h) {
 /* The head for the client, into the gateway's scratch. */
 static bool write_head(struct pl_request *r, const struct pl_http_head *h, enum pl_http_framing framing,
                        uint64_t length) {
-    char line[160];
+    static const char name[] = "X-Request-Id: ";
+    char line[sizeof name + PL_HTTP_REQUEST_ID_MOST + 2];
     struct pl_text id = pl_request_id_text(r);
     bool has = pl_http_find(h, PL_HF_X_REQUEST_ID) != NULL;
-    if (!has) snprintf(line, sizeof line, "X-Request-Id: %.*s\r\n", (int)id.len, id.at);
+    if (!has) {
+        memcpy(line, name, sizeof name - 1);
+        memcpy(line + sizeof name - 1, id.at, id.len);
+        memcpy(line + sizeof name - 1 + id.len, "\r\n", 3);
+    }
     r->g->scratch.len = 0;
     return pl_http_write_response(&r->g->scratch, h, framing, length, pl_conn_will_keep(r->conn),
                                   pl_conn_head(r->conn)->minor, has ? NULL : line);

@@ -238,7 +238,7 @@ bool pl_http_write_response(struct pl_buf *out, const struct pl_http_head *h, en
 }
 
 bool pl_http_request_id_ok(const char *id, size_t len) {
-    if (len == 0 || len > 128) return false;
+    if (len == 0 || len > PL_HTTP_REQUEST_ID_MOST) return false;
     for (size_t i = 0; i < len; i++)
         if (id[i] < ' ' || id[i] > '~') return false;
     return true;

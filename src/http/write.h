@@ -52,7 +52,8 @@ struct pl_http_reply {
 bool pl_http_write_reply(struct pl_buf *out, const struct pl_http_reply *r);
 #define PL_HTTP_CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
-/* May this x-request-id be kept: 1 to 128 printable characters. */
+/* May this x-request-id be kept: printable characters, not too many. */
+enum { PL_HTTP_REQUEST_ID_MOST = 128 };
 bool pl_http_request_id_ok(const char *id, size_t len);
 
 /* Which shape our own errors take (surface.md 6.3). */

@@ -70,16 +70,26 @@ static void flushed(struct pl_conn *c) {
 void pl_conn_wind_up(struct pl_conn *c, bool linger) {
     if (c->phase >= PL_CONN_FLUSH) return;
     c->phase = PL_CONN_FLUSH;
+    c->sock.read_most = PL_SOCK_READ_BYTES; /* read away, not kept */
     c->linger = linger;
     c->user_told = false;
     c->user = NULL;
     pl_timer_stop(&c->timer);
-    if (pl_sock_queued(&c->sock) == 0) flushed(c);
+    if (pl_sock_queued(&c->sock) == 0)
+        flushed(c);
+    else if (c->half_closed)
+        pl_conn_watch_half(c);
 }
 
 /* --- time limits */
 
-static void on_idle(struct pl_timer *t) { pl_conn_close_now(PL_TIMER_OWNER(t, struct pl_conn, timer)); }
+static void on_idle(struct pl_timer *t) {
+    struct pl_conn *c = PL_TIMER_OWNER(t, struct pl_conn, timer);
+    if (pl_sock_queued(&c->sock) == 0)
+        pl_conn_close_now(c);
+    else /* it still takes the last answer; the write timer sees that it does */
+        pl_timer_start(timers_of(c), t, c->server->o.limits->idle_timeout_ms, on_idle);
+}
 
 static void on_head_late(struct pl_timer *t) {
     struct pl_conn *c = PL_TIMER_OWNER(t, struct pl_conn, timer);
@@ -165,14 +175,16 @@ static void refuse(struct pl_conn *c) {
         pl_conn_error(c, status, NULL, why, NULL);
 }
 
+/* Who sends requests ahead must take the answers: until then no further one is looked at. */
 static bool can_parse(const struct pl_conn *c) {
-    return c->phase == PL_CONN_IDLE || (c->phase == PL_CONN_REQUEST && !c->body_done && !c->paused);
+    if (c->phase == PL_CONN_IDLE) return !pl_sock_full(&c->sock);
+    return c->phase == PL_CONN_REQUEST && !c->body_done && !c->paused;
 }
 
 static void begin_request(struct pl_conn *c) {
     const struct pl_http_head *h = &c->parser.head;
     c->phase = PL_CONN_REQUEST;
-    c->head_begun = c->body_done = c->paused = c->chunking = c->last = false;
+    c->head_begun = c->body_done = c->paused = c->chunking = c->last = c->asked = false;
     c->continue_asked = h->expect_continue;
     c->user_told = true;
     c->user = NULL;
@@ -223,6 +235,13 @@ static size_t consume(struct pl_conn *c, const char *at, size_t len) {
     return used;
 }
 
+/* A body is used up as it comes; what follows the request at hand must be kept until it is that one's turn.
+ */
+static uint32_t read_most(const struct pl_conn *c) {
+    if (!can_parse(c)) return PL_CONN_AHEAD_BYTES;
+    return c->phase == PL_CONN_IDLE ? PL_CONN_HEAD_BYTES : PL_SOCK_READ_BYTES;
+}
+
 /* `at` are bytes just read, or none: then what is pending is looked at again. */
 static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
     if (c->feeding) return; /* the loop in consume() sees what has changed */
@@ -245,6 +264,11 @@ static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
         pl_buf_free(&c->pending);
         return;
     }
+    if (c->half_closed) {
+        pl_conn_settle_half(c);
+        return;
+    }
+    c->sock.read_most = read_most(c);
     pl_sock_read(&c->sock, c->pending.len < PL_CONN_PENDING_BYTES);
     watch_time(c);
 }
@@ -266,15 +290,15 @@ static void on_bytes(struct pl_sock *sock, const char *at, size_t len) {
         take_bytes(c, at, len);
 }
 
-/* A client that half-closes has left: it cannot be told from one that closed, and nobody may work for a
- * client who does not listen. */
 static void on_ended(struct pl_sock *sock, bool orderly) {
     struct pl_conn *c = (struct pl_conn *)(void *)sock;
     PL_ASSERT(c->magic == PL_CONN_MAGIC);
-    if (orderly && c->phase == PL_CONN_FLUSH) /* the last bytes are on their way; it may still read them */
-        pl_timer_start(timers_of(c), &c->timer, PL_CONN_LINGER_MS, on_lingered);
-    else
+    if (!orderly || c->phase == PL_CONN_TUNNEL || c->phase == PL_CONN_LINGER) {
         pl_conn_close_now(c);
+        return;
+    }
+    c->half_closed = true;
+    pl_conn_settle_half(c);
 }
 
 static void on_drained(struct pl_sock *sock) {
@@ -283,6 +307,8 @@ static void on_drained(struct pl_sock *sock) {
     pl_timer_stop(&c->write_timer);
     if (c->phase == PL_CONN_FLUSH)
         flushed(c);
+    else if (c->phase == PL_CONN_IDLE)
+        take_bytes(c, "", 0);
     else if (c->user_told && c->server->o.calls->writable != NULL)
         c->server->o.calls->writable(c->server->o.ctx, c);
 }
@@ -307,6 +333,9 @@ void pl_conn_pause(struct pl_conn *c, bool yes) {
             pl_buf_free(&held);
         }
     } else if (!yes) {
+        c->rate_mark = c->body_bytes; /* the time in which we did not read is not the client's */
+        if (pl_timer_running(&c->timer) && c->timer.fire == on_rate)
+            pl_timer_start(timers_of(c), &c->timer, PL_CONN_RATE_WINDOW_MS, on_rate);
         pl_conn_continue(c);
         take_bytes(c, "", 0);
     }
@@ -343,7 +372,7 @@ void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage
     c->was_tcp = l->tcp;
     remember_peer(c, peer);
     pl_http_parser_init(&c->parser, false, &s->o.limits->http);
-    pl_buf_init(&c->pending, 2 * (PL_CONN_PENDING_BYTES + PL_SOCK_READ_BYTES));
+    pl_buf_init(&c->pending, 2 * PL_SOCK_READ_BYTES);
     c->next = s->conns;
     c->at = &s->conns;
     if (c->next != NULL) c->next->at = &c->next;
@@ -356,6 +385,7 @@ void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage
         pl_conn_close_now(c);
         return;
     }
+    c->sock.read_most = PL_CONN_HEAD_BYTES;
     pl_sock_read(&c->sock, true);
     if (s->o.limits->head_timeout_ms != 0)
         pl_timer_start(s->o.timers, &c->timer, s->o.limits->head_timeout_ms, on_head_late);
@@ -383,7 +413,7 @@ void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
     }
     for (struct pl_conn *c = s->conns, *next; c != NULL; c = next) {
         next = c->next; /* closing is not freeing */
-        if (c->phase == PL_CONN_IDLE && !c->head_begun) pl_conn_close_now(c);
+        if (c->phase == PL_CONN_IDLE && !c->head_begun) pl_conn_wind_up(c, false);
     }
     if (s->count == 0 && empty != NULL) empty(ctx);
 }

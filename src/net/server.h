@@ -44,9 +44,13 @@ struct pl_server_calls {
     void (*body_end)(void *ctx, struct pl_conn *c);
     /* What pl_conn_send queued is written: go on if you stopped because of pl_conn_full. May be NULL. */
     void (*writable)(void *ctx, struct pl_conn *c);
+    /* There are no descriptors left: give back those that are only kept for later. May be NULL. */
+    void (*scarce)(void *ctx);
     /* The client left, or broke the protocol or a time limit, before the answer was finished. */
     void (*gone)(void *ctx, struct pl_conn *c);
 };
+
+enum { PL_SERVER_SPARE_FDS = 32 };
 
 struct pl_server_options {
     uv_loop_t *loop;
@@ -57,6 +61,11 @@ struct pl_server_options {
     const struct pl_server_limits *limits;
     const struct pl_server_calls *calls;
     void *ctx;
+    /* Descriptors held back for the moment when there are no others; at most PL_SERVER_SPARE_FDS. Who accepts
+     * the crowd gives them up to the process and stops accepting; a server that must answer even then
+     * (`spare_own`) accepts with them. */
+    unsigned spare_fds;
+    bool spare_own;
 };
 struct pl_server *pl_server_create(const struct pl_server_options *o);
 /* Takes `fd`: a listening TCP or Unix socket. `name` is its label in metrics and logs. */

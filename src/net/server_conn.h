@@ -1,5 +1,5 @@
-/* net/server_conn.h - a server and its connections from the inside: for server.c, server_write.c and
- * listener.c only. */
+/* net/server_conn.h - a server and its connections from the inside: for server.c, server_half.c,
+ * server_write.c and listener.c only. */
 #ifndef PL_NET_SERVER_CONN_H
 #define PL_NET_SERVER_CONN_H
 #include <netinet/in.h>
@@ -9,7 +9,9 @@
 
 enum {
     PL_CONN_MAGIC = 0x4e4e4f43,
-    PL_CONN_PENDING_BYTES = 65536, /* read ahead of what is handled; then reading stops */
+    PL_CONN_PENDING_BYTES = 8192, /* read ahead of what is handled; then reading stops */
+    PL_CONN_HEAD_BYTES = 16384,   /* a read where a head is expected */
+    PL_CONN_AHEAD_BYTES = 4096, /* a read while a request is at hand: mostly to see that the client leaves */
     PL_CONN_LINGER_MS = 3000,
     PL_CONN_RATE_WINDOW_MS = 10000,
 };
@@ -43,6 +45,8 @@ struct pl_conn {
     bool linger;         /* after FLUSH: there may be unread bytes */
     bool user_told;      /* the owner was given this request and has not finished it */
     bool continue_asked; /* 100 Continue is still owed */
+    bool half_closed;    /* the client sends nothing more; it may still read */
+    bool asked;          /* ... and was sent something, so that a reset would tell that it left */
     bool last;           /* we have said that the connection closes after this answer */
     bool was_tcp;
     in_port_t port; /* of the peer, host order */
@@ -67,6 +71,9 @@ struct pl_server {
     size_t count;
     bool draining;
     struct pl_timer resume; /* accept again after we ran out of descriptors */
+    unsigned reserved;      /* descriptors kept for that moment */
+    int reserve[PL_SERVER_SPARE_FDS];
+    uint64_t told_ms; /* listen.paused */
     void (*empty)(void *ctx);
     void *empty_ctx;
     struct pl_buf scratch; /* for heads and answers, used within one call */
@@ -78,8 +85,12 @@ void pl_conn_close_now(struct pl_conn *c);
 void pl_conn_wind_up(struct pl_conn *c, bool linger); /* flush, then linger or close */
 void pl_conn_next(struct pl_conn *c);                 /* the answer is out: the next request, or the end */
 void pl_conn_count_error(struct pl_conn *c, const char *reason);
+/* server_half.c */
+void pl_conn_settle_half(struct pl_conn *c); /* after its end of file, and whenever bytes were used up */
+void pl_conn_watch_half(struct pl_conn *c);  /* looks from time to time whether it is still there */
 /* server_write.c */
 void pl_conn_continue(struct pl_conn *c); /* 100 Continue, if it is owed */
+void pl_conn_interim(struct pl_conn *c);  /* 100 Continue, owed or not */
 /* listener.c */
 void pl_listeners_close(struct pl_server *s);
 void pl_listeners_resume(struct pl_server *s);

@@ -39,15 +39,20 @@ static void send_scratch(struct pl_conn *c) {
 bool pl_conn_full(const struct pl_conn *c) { return pl_sock_full(&c->sock); }
 
 bool pl_conn_will_keep(struct pl_conn *c) {
+    bool over = c->half_closed && c->pending.len == 0;
     bool keep = c->phase == PL_CONN_REQUEST && c->body_done && c->parser.head.keep_alive && !c->last &&
-                !c->server->draining;
+                !over && !c->server->draining;
     c->last = !keep;
     return keep;
 }
 
 void pl_conn_continue(struct pl_conn *c) {
-    static char text[] = PL_HTTP_CONTINUE;
     if (!c->continue_asked || c->body_done || c->phase != PL_CONN_REQUEST) return;
+    pl_conn_interim(c);
+}
+
+void pl_conn_interim(struct pl_conn *c) {
+    static char text[] = PL_HTTP_CONTINUE;
     c->continue_asked = false;
     uv_buf_t all = uv_buf_init(text, sizeof text - 1);
     pl_conn_send(c, &all, 1);
@@ -141,6 +146,7 @@ void pl_conn_cut(struct pl_conn *c) {
 void pl_conn_tunnel(struct pl_conn *c) {
     if (c->phase != PL_CONN_REQUEST) return;
     c->phase = PL_CONN_TUNNEL;
+    c->sock.read_most = PL_SOCK_READ_BYTES;
     pl_timer_stop(&c->timer);
     c->paused = c->pending.len != 0; /* pl_conn_pause(c, false) hands over what came early */
 }
@@ -153,17 +159,38 @@ void *pl_conn_user(const struct pl_conn *c) { return c->user; }
 bool pl_conn_body_done(const struct pl_conn *c) { return c->body_done; }
 const char *pl_conn_listener(const struct pl_conn *c) { return c->listener->name; }
 
+static char *put_number(char *at, unsigned value) {
+    char digits[8];
+    size_t n = sizeof digits;
+    do digits[--n] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    memcpy(at, digits + n, sizeof digits - n);
+    return at + (sizeof digits - n);
+}
+
+/* By hand where it is easy: inet_ntop prints, and every request asks. */
 const char *pl_conn_address(const struct pl_conn *c, char out[PL_PEER_TEXT]) {
+    char *at = out;
     if (!c->was_tcp) return NULL;
-    if (IN6_IS_ADDR_V4MAPPED(&c->address))
-        return inet_ntop(AF_INET, &c->address.s6_addr[12], out, PL_PEER_TEXT);
-    return inet_ntop(AF_INET6, &c->address, out, PL_PEER_TEXT);
+    if (!IN6_IS_ADDR_V4MAPPED(&c->address)) return inet_ntop(AF_INET6, &c->address, out, PL_PEER_TEXT);
+    for (int i = 12; i < 16; i++) {
+        at = put_number(at, c->address.s6_addr[i]);
+        *at++ = i < 15 ? '.' : '\0';
+    }
+    return out;
 }
 
 const char *pl_conn_peer(const struct pl_conn *c, char out[PL_PEER_TEXT]) {
-    char address[PL_PEER_TEXT];
+    char address[PL_PEER_TEXT], *at = out;
     if (pl_conn_address(c, address) == NULL) return "unix:";
-    snprintf(out, PL_PEER_TEXT, strchr(address, ':') != NULL ? "[%.45s]:%u" : "%.45s:%u", address, c->port);
+    size_t len = strlen(address); /* at most 45 */
+    bool v6 = memchr(address, ':', len) != NULL;
+    if (v6) *at++ = '[';
+    memcpy(at, address, len);
+    at += len;
+    if (v6) *at++ = ']';
+    *at++ = ':';
+    *put_number(at, c->port) = '\0';
     return out;
 }
 

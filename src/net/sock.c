@@ -17,9 +17,9 @@ struct pl_sock_write {
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     static char room[PL_SOCK_READ_BYTES]; /* one loop, and what was read is used before the next read */
-    (void)handle;
+    const struct pl_sock *s = handle->data;
     (void)suggested;
-    *out = uv_buf_init(room, sizeof room);
+    *out = uv_buf_init(room, s->read_most);
 }
 
 static void end_it(struct pl_sock *s, bool orderly) {
@@ -97,6 +97,7 @@ bool pl_sock_open(struct pl_sock *s, uv_loop_t *loop, int fd, bool tcp, const st
     s->writing = NULL;
     s->given = 0;
     s->reading = s->closing = s->broken = s->ended = false;
+    s->read_most = PL_SOCK_READ_BYTES;
     pl_buf_init(&s->next, 0);
     s->magic = SOCK_MAGIC;
     int r = tcp ? uv_tcp_open(&s->u.tcp, fd) : uv_pipe_open(&s->u.pipe, fd);

@@ -15,7 +15,10 @@
 
 #include "base/buf.h"
 
-enum { PL_SOCK_HIGH_BYTES = 262144, PL_SOCK_READ_BYTES = 65536 };
+enum {
+    PL_SOCK_HIGH_BYTES = 65536, /* queued; the kernel holds as much again and more */
+    PL_SOCK_READ_BYTES = 65536,
+};
 
 struct pl_sock;
 struct pl_sock_calls {
@@ -41,6 +44,8 @@ struct pl_sock {
     uint64_t given;                /* bytes ever given to pl_sock_send */
     uint32_t magic;
     bool reading, closing, broken, ended;
+    uint32_t
+        read_most; /* bytes a read: fewer where what comes may have to be kept; PL_SOCK_READ_BYTES at first */
 };
 
 /* Takes `fd`. False: it could not be opened; pl_sock_close still has to be called. */

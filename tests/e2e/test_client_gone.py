@@ -1,18 +1,10 @@
 """Clients that leave: in the middle of an upload, of a stream, of a wait. The next one must not notice."""
 
 import json
-import socket
-import struct
 
 import pytest
 
-from rig import connect, send_head
-
-
-def leave(sock):
-    """A reset, as from a client that was killed."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
+from rig import connect, leave, send_head
 
 
 def post_head(sock, path, length, content_type="application/json"):

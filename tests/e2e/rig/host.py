@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -28,6 +29,29 @@ def state_of(pid):
     """The letter of /proc/PID/stat, or "" when there is no such process."""
     stat = _stat(pid)
     return stat[0] if stat else ""
+
+
+def memory_kb(pid):
+    """What of its memory is resident."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def private_bytes(pid):
+    """Memory that is this process's alone; None where the kernel does not let us look (it is not dumpable)."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except PermissionError:
+        return None
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty:", "Private_Clean:")))
+
+
+def descriptors(wanted):
+    """This process may hold so many from now on: it is the clients of a crowd."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    return min(wanted, hard)
 
 
 def descendants(root):

@@ -4,6 +4,7 @@ import dataclasses
 import http.client
 import json as jsonlib
 import socket
+import struct
 
 
 @dataclasses.dataclass
@@ -79,3 +80,9 @@ def read_reply(sock, method="POST"):
     except ConnectionResetError:
         body, whole = b"", False
     return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, body), whole
+
+
+def leave(sock):
+    """A reset, as from a client that was killed."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()

@@ -14,6 +14,14 @@ static void reply(int w, const char *body) {
     put(w, text);
 }
 
+/* A reset, as from a client that was killed: no need to ask whether it has only stopped sending. */
+static void leave(int fd) {
+    struct linger at_once = { .l_onoff = 1 };
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+    turn();
+}
+
 TEST(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot) {
     W.boot_left_ms = 12400;
     int c = ask("/predict");
@@ -42,8 +50,7 @@ TEST(over_max_concurrency_requests_wait_their_turn_and_the_next_one_is_429) {
     reply(w, "A");
     read_ends(a, "A");
     read_until(w, "POST /b ");
-    close(b); /* leaves while its handler has not begun */
-    turn();
+    leave(b); /* while its handler has not begun */
     read_end(w);
     page_end(&W.pages[0], 0, PL_OUTCOME_OK, "");
     pass(3000);
@@ -65,8 +72,7 @@ TEST(who_waits_past_max_wait_is_429_and_who_leaves_the_queue_is_499) {
     int a = ask("/a"), b = ask("/b"), c = ask("/c");
     int w = worker_takes(1);
     read_until(w, "POST /a ");
-    close(c);
-    turn();
+    leave(c);
     assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 1);
     assert_true(counted(PL_M_REQUESTS_REFUSED_TOTAL, "client_gone") == 1);
     pass(4900);
@@ -212,8 +218,7 @@ TEST(a_client_that_leaves_cancels_its_request_but_the_handler_holds_its_place) {
     uint64_t id = id_seen();
     page_begin(&W.pages[0], id);
     page_counts(&W.pages[0])->in_flight = 1;
-    close(a);
-    turn();
+    leave(a);
     read_end(w);
     assert_int_equal(W.zombies[0], 1);
     assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 1);
@@ -375,6 +380,33 @@ TEST(an_idle_connection_closed_as_it_is_used_is_no_loss) {
     close(w);
 }
 
+/* Its sockets close before anybody says that it is dead: the first new try meets the same worker. */
+TEST(a_worker_killed_with_a_request_unread_on_an_old_connection_costs_nobody_a_request) {
+    worker_starts(1);
+    int c = ask("/a");
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    reply(w, "A");
+    read_ends(c, "A");
+    put(c, "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}");
+    turn();
+    shutdown(W.listeners[0], SHUT_RDWR); /* what a dead process's listener answers: refused */
+    close(w);
+    turn();
+    worker_dies(1);
+    turn();
+    assert_true(is_silent(c));
+    worker_starts(2);
+    w = worker_takes(2);
+    read_until(w, "POST /b ");
+    reply(w, "B");
+    read_ends(c, "B");
+    assert_true(counted(PL_M_REQUESTS_REPLAYED_TOTAL, "not_started") == 1);
+    assert_true(counted(PL_M_REQUESTS_REPLAYED_TOTAL, "not_sent") == 1);
+    close(c);
+    close(w);
+}
+
 TEST(idle_connections_are_retired_and_closed_when_the_worker_drains) {
     worker_starts(1);
     int c = ask("/a");
@@ -516,10 +548,60 @@ TEST(a_client_that_leaves_a_stream_ends_it_at_the_worker) {
     int w;
     worker_starts(1);
     int c = stream("text/event-stream", &w);
-    close(c);
-    turn();
+    leave(c);
     read_end(w);
     assert_true(counted(PL_M_STREAMS_TOTAL, "client_gone") == 1);
+    close(w);
+}
+
+TEST(a_client_that_has_sent_all_and_says_so_still_gets_its_answer) {
+    worker_starts(1);
+    int c = ask("/a");
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    assert_int_equal(shutdown(c, SHUT_WR), 0);
+    turn();
+    assert_true(is_silent(c));
+    pass(20000);
+    reply(w, "A");
+    read_until(c, "\r\n\r\nA");
+    assert_true(strncmp(seen, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ", 38) == 0);
+    assert_true(has("Connection: close\r\n"));
+    read_end(c);
+    assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 0);
+    close(c);
+    close(w);
+}
+
+TEST(a_client_that_closed_in_order_while_it_waited_is_found_out_and_cancelled) {
+    worker_starts(1);
+    int c = ask("/a");
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    close(c);
+    turn();
+    pass(100); /* it is asked */
+    pass(300);
+    read_end(w);
+    assert_true(counted(PL_M_REQUESTS_TOTAL, "499") == 1);
+    close(w);
+}
+
+TEST(requests_sent_ahead_of_the_end_of_file_are_all_answered) {
+    worker_starts(1);
+    int c = client();
+    put(c, "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
+           "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}GET /cut HTTP/1.1\r\nHo");
+    assert_int_equal(shutdown(c, SHUT_WR), 0);
+    int w = worker_takes(1);
+    read_until(w, "POST /a ");
+    reply(w, "A");
+    read_until(c, "\r\n\r\nA");
+    read_until(w, "POST /b ");
+    reply(w, "B");
+    read_until(c, "\r\n\r\nB");
+    read_end(c);
+    close(c);
     close(w);
 }
 
@@ -542,6 +624,31 @@ TEST(a_client_that_takes_nothing_is_cut_and_frees_its_worker) {
     pass(12000);
     assert_int_equal(W.workers[0].in_flight, 0);
     free(chunk);
+    close(c);
+    close(w);
+}
+
+TEST(an_upload_that_we_kept_waiting_is_not_called_slow) {
+    static char rest[5000];
+    set("http.body_min_rate", "100B");
+    set("limits.replay", "1KiB");
+    set("traffic.queue.max_wait", "1m");
+    worker_starts(1);
+    worker_dies(1);
+    W.boot_left_ms = 2000;
+    int c = client();
+    put(c, "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5001\r\n\r\nx");
+    pass(9900);
+    worker_starts(2);
+    int w = worker_takes(2);
+    read_until(w, "\r\n\r\nx");
+    pass(200);
+    assert_true(is_silent(c));
+    memset(rest, 'y', sizeof rest);
+    put_bytes(c, rest, sizeof rest);
+    read_until(w, "yyy");
+    reply(w, "A");
+    read_until(c, "\r\n\r\nA");
     close(c);
     close(w);
 }
@@ -649,6 +756,7 @@ RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot)
     IN_WORLD(a_socket_where_nobody_listens_is_tried_again_elsewhere),
     IN_WORLD(a_complete_answer_of_a_worker_that_is_dead_already_counts),
     IN_WORLD(an_idle_connection_closed_as_it_is_used_is_no_loss),
+    IN_WORLD(a_worker_killed_with_a_request_unread_on_an_old_connection_costs_nobody_a_request),
     IN_WORLD(idle_connections_are_retired_and_closed_when_the_worker_drains),
     IN_WORLD(a_stream_whose_worker_dies_says_so_and_has_no_last_chunk),
     IN_WORLD(inside_a_chunk_or_another_type_it_is_only_cut),
@@ -656,7 +764,11 @@ RUN(IN_WORLD(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot)
     IN_WORLD(a_stream_may_last_for_ever_but_not_pause_for_ever),
     IN_WORLD(max_stream_ends_a_stream_that_goes_on),
     IN_WORLD(a_client_that_leaves_a_stream_ends_it_at_the_worker),
+    IN_WORLD(a_client_that_has_sent_all_and_says_so_still_gets_its_answer),
+    IN_WORLD(a_client_that_closed_in_order_while_it_waited_is_found_out_and_cancelled),
+    IN_WORLD(requests_sent_ahead_of_the_end_of_file_are_all_answered),
     IN_WORLD(a_client_that_takes_nothing_is_cut_and_frees_its_worker),
+    IN_WORLD(an_upload_that_we_kept_waiting_is_not_called_slow),
     IN_WORLD(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed),
     IN_WORLD(a_drain_finishes_what_runs_and_waits_and_takes_nothing_new),
     IN_WORLD(a_drain_that_takes_too_long_is_cut), IN_WORLD(more_connections_than_allowed_wait_in_the_backlog))

@@ -24,7 +24,9 @@ static const struct pl_server_limits limits = { .http = { 8192, 32768, 100 },
                                                 .write_timeout_ms = 60000,
                                                 .connections = 100 };
 static struct pl_conn *follower; /* of /stream */
-static unsigned gone_count;
+static unsigned gone_count, request_count;
+enum { BIG_BYTES = 1 << 20 }; /* more than a socket takes at once */
+static char big[BIG_BYTES];
 static char body_seen[256];
 static bool is_empty;
 
@@ -33,12 +35,18 @@ static void on_request(void *ctx, struct pl_conn *c) {
     const char *target = pl_http_at(h, h->target);
     (void)ctx;
     body_seen[0] = '\0';
+    request_count++;
     if (strncmp(target, "/stream", 7) == 0) {
         if (!pl_conn_start(c, 200, "text/event-stream", "Cache-Control: no-store\r\n")) return;
         pl_conn_piece(c, "data: 1\n\n", 9);
         follower = c;
     } else if (strncmp(target, "/refuse", 7) == 0) {
         pl_conn_error(c, 403, NULL, "no", NULL);
+    } else if (strncmp(target, "/big", 4) == 0) {
+        struct pl_http_reply r = {
+            .status = 200, .content_type = "text/plain", .body = big, .body_len = sizeof big
+        };
+        pl_conn_reply(c, &r);
     }
 }
 static void on_body(void *ctx, struct pl_conn *c, const char *bytes, size_t len) {
@@ -78,7 +86,7 @@ static int begin(void **state) {
     (void)state;
     follower = NULL;
     signal(SIGPIPE, SIG_IGN); /* as main does */
-    gone_count = 0;
+    gone_count = request_count = 0;
     is_empty = false;
     snprintf(folder, sizeof folder, "/tmp/plimsoll-test-XXXXXX");
     assert_non_null(mkdtemp(folder));
@@ -164,6 +172,45 @@ TEST(a_follower_that_leaves_is_told_once) {
     assert_int_equal(gone_count, 1);
     assert_null(follower);
     assert_int_equal(pl_server_connections(server), 0);
+}
+
+/* Reads away what comes until nothing more does; the number of bytes. */
+static size_t drink(int fd) {
+    static char away[65536];
+    size_t total = 0;
+    for (int idle = 0; idle < 1000; idle++) {
+        uv_run(&loop, UV_RUN_NOWAIT);
+        ssize_t n = recv(fd, away, sizeof away, 0);
+        if (n == 0) break;
+        if (n > 0) {
+            total += (size_t)n;
+            idle = 0;
+        }
+    }
+    return total;
+}
+
+TEST(who_sends_ahead_without_reading_is_held_back_and_then_answered) {
+    enum { AHEAD = 20 };
+    int fd = dial();
+    for (int i = 0; i < AHEAD; i++) put(fd, "GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+    for (int i = 0; i < 50; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    assert_int_equal(request_count, 1);
+    assert_true(drink(fd) > (size_t)AHEAD * BIG_BYTES);
+    assert_int_equal(request_count, AHEAD);
+    close(fd);
+}
+
+TEST(an_answer_on_its_way_survives_the_drain) {
+    int fd = dial();
+    put(fd, "GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+    for (int i = 0; i < 50; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    assert_int_equal(request_count, 1);
+    pl_server_drain(server, on_empty, NULL);
+    assert_false(is_empty);
+    assert_true(drink(fd) > BIG_BYTES);
+    assert_true(is_empty);
+    close(fd);
 }
 
 TEST(a_stream_for_http_1_0_is_505) {
@@ -277,7 +324,9 @@ TEST(a_question_that_is_not_answered_in_time_says_so) {
 
 #define HERE(test) cmocka_unit_test_setup_teardown(test, begin, end)
 RUN(HERE(a_stream_of_our_own_is_chunked_and_the_connection_lives_on),
-    HERE(a_follower_that_leaves_is_told_once), HERE(a_stream_for_http_1_0_is_505),
+    HERE(a_follower_that_leaves_is_told_once),
+    HERE(who_sends_ahead_without_reading_is_held_back_and_then_answered),
+    HERE(an_answer_on_its_way_survives_the_drain), HERE(a_stream_for_http_1_0_is_505),
     HERE(requests_that_come_a_byte_at_a_time_and_all_at_once_are_the_same),
     HERE(an_error_before_the_body_closes_and_can_be_read), HERE(a_question_gets_the_whole_answer),
     HERE(a_question_to_nobody_is_refused_and_a_cancelled_one_never_answers),

@@ -1,0 +1,143 @@
+"""`make bench`: Plimsoll beside nginx, HAProxy and `bentoml serve`, in interleaved rounds. Writes docs/bench.md.
+
+Rates and tail latencies on a shared machine are noise, so what is counted is CPU: the scheduler's nanoseconds of the
+proxy's processes, divided by requests (chunks). Proxy on one core, load and worker on another; every target has one
+run a round, so that a change of the machine's load meets all; medians and minima are over the rounds.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import bentos
+import report
+import stack
+from stack import HERE, LOAD_CORE, pinned
+
+SETUPS = (("c=1, 100 B", 1, 100), ("c=1, 4 KiB", 1, 4096), ("c=32, 100 B", 32, 100), ("c=32, 4 KiB", 32, 4096))
+STREAMS = (("steady", 100, "/sse/100/10000", 2), ("burst", 32, "/sse/100/0", 20))
+IDLE = 4000
+
+
+def wrk(port, path, connections, seconds, script="chat.lua", core=LOAD_CORE):
+    out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", HERE / script,
+                          f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True,
+                         preexec_fn=pinned(core)).stdout
+    value, unit = re.search(r"50%\s+([\d.]+)(us|ms|s)", out).groups()
+    return {"requests": int(re.search(r"(\d+) requests in", out)[1]),
+            "p50_us": float(value) * {"us": 1, "ms": 1e3, "s": 1e6}[unit],
+            "errors": "Non-2xx" in out or "Socket errors" in out}
+
+
+def requests(targets, rounds, seconds):
+    """{(setup, name): [figures of each round]}"""
+    rows = {}
+    for _ in range(rounds):
+        for setup, connections, size in SETUPS:
+            for target in targets:
+                before = target.cpu_us()
+                run = wrk(target.port, f"/size/{size}", connections, seconds)
+                if run["errors"] or run["requests"] < 50:
+                    print(f"bench: {target.name}, {setup}: errors, left out")
+                    continue
+                run["cpu_us"] = (target.cpu_us() - before) / run["requests"]
+                rows.setdefault((setup, target.name), []).append(run)
+    return rows
+
+
+def streams(folder, targets, rounds):
+    rows = {}
+    for _ in range(rounds):
+        for setup, count, path, repeats in STREAMS:
+            for target in targets:
+                before = target.cpu_us()
+                out = subprocess.run([folder / "streams", str(target.port), path, str(count), str(repeats)],
+                                     capture_output=True, text=True, preexec_fn=pinned(LOAD_CORE)).stdout
+                found = {k: float(v) for k, v in re.findall(r"(\w+)=([\d.]+)", out)}
+                if not found or found["broken"]:
+                    print(f"bench: {target.name}, {setup}: broken streams, left out")
+                    continue
+                found["cpu_us"] = (target.cpu_us() - before) / found["chunks"]
+                rows.setdefault((setup, target.name), []).append(found)
+    return rows
+
+
+def idle(targets):
+    """Bytes of private memory for each of many connections that have served one request."""
+    rows = {}
+    for target in targets:
+        before, held = stack.private_bytes(target.own), []
+        for _ in range(IDLE):
+            sock = socket.create_connection(("127.0.0.1", target.port))
+            sock.sendall(b"GET /size/100 HTTP/1.1\r\nHost: x\r\n\r\n")
+            while not sock.recv(4096).endswith(b"a" * 100):
+                pass
+            held.append(sock)
+        rows[target.name] = (stack.private_bytes(target.own) - before) / IDLE
+        for sock in held:
+            sock.close()
+        time.sleep(0.5)
+    return rows
+
+
+def load_now():
+    return os.getloadavg()[0]
+
+
+def measure(parts, args, folder, found, loads):
+    stack.compile_parts(folder)
+    targets = []
+    if parts & {"requests", "streams", "idle"}:
+        targets.append(stack.direct(folder))
+        targets += filter(None, (stack.peer(folder, name) for name in ("nginx", "haproxy")))
+        targets += [stack.plimsoll(folder, access=False), stack.plimsoll(folder, access=True)]
+    if "requests" in parts:
+        found["requests"] = requests(targets, args.rounds, args.seconds)
+        loads.append(load_now())
+    if "streams" in parts:
+        found["streams"] = streams(folder, targets, args.rounds)
+        loads.append(load_now())
+    if "idle" in parts:
+        found["idle"] = idle([t for t in targets if t.name != "direct" and not t.name.endswith("on")])
+    stack.end_all()
+    if "bentoml" in parts:
+        found["bentoml"] = bentos.measure(folder, args.rounds, wrk)
+        loads.append(load_now())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--only", default="requests,streams,idle,bentoml", help="parts, separated by commas")
+    parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
+    parts = set(args.only.split(","))
+    if shutil.which("wrk") is None:
+        sys.exit("bench: wrk is not here: apt-get install wrk")
+    folder = Path(tempfile.mkdtemp(prefix="pl-bench-", dir="/tmp"))
+    found, began, loads = {}, time.monotonic(), [load_now()]
+    try:
+        measure(parts, args, folder, found, loads)
+    finally:
+        stack.end_all()
+        shutil.rmtree(folder, ignore_errors=True)
+    text = report.page(found, loads, args.rounds, time.monotonic() - began)
+    if args.out:
+        args.out.write_text(text)
+        print(f"bench: wrote {args.out}")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
