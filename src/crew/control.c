@@ -1,5 +1,6 @@
 /* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and
  * waits for `go`; later main may ask (`ping`, `describe`, `stacks`). */
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,21 +41,41 @@ static void on_sent(uv_write_t *req, int status) {
 
 static void send_line(struct pl_worker *w, const char *text) {
     size_t n = strlen(text);
-    struct sending *s = w->more->control != NULL ? malloc(sizeof *s + n) : NULL;
+    struct sending *s = w->more->control != NULL ? malloc(sizeof *s + n + 1) : NULL;
     if (s == NULL) return;
     memcpy(s->bytes, text, n);
+    s->bytes[n] = '\n';
     s->req.data = s;
-    uv_buf_t b = uv_buf_init(s->bytes, (unsigned)n);
+    uv_buf_t b = uv_buf_init(s->bytes, (unsigned)n + 1);
     if (uv_write(&s->req, (uv_stream_t *)w->more->control, &b, 1, on_sent) != 0) free(s);
 }
 
-void pl_control_go(struct pl_worker *w) {
-    char line[128];
-    const struct pl_service *s = w->service;
-    snprintf(line, sizeof line, "{\"v\":1,\"go\":{\"deploy\":%s,\"timeout_ms\":%lld}}\n",
-             s->more->deployed ? "false" : "true",
-             (long long)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS));
-    send_line(w, line);
+void pl_control_wait(struct pl_worker *w) { send_line(w, "{\"v\":1,\"wait\":true}"); }
+
+/* "file:///run/x" as a URI: BentoML takes it apart as one. */
+static json_t *file_uri(const char *path) {
+    char uri[16 + 3 * sizeof((struct pl_apart *)0)->socket_path];
+    size_t at = (size_t)snprintf(uri, sizeof uri, "file://");
+    for (; *path != '\0' && at + 4 < sizeof uri; path++) {
+        bool plain = isalnum((unsigned char)*path) || strchr("/-._~", *path) != NULL;
+        at += (size_t)snprintf(uri + at, sizeof uri - at, plain ? "%c" : "%%%02X", (unsigned char)*path);
+    }
+    return json_string(uri);
+}
+
+void pl_control_go(struct pl_worker *w, bool deploy) {
+    const struct pl_service *s = w->service, *family = s->parent != NULL ? s->parent : s;
+    json_t *map = json_object();
+    for (const struct pl_service *d = family->dependencies; d != NULL; d = d->next)
+        if ((w->more->uses >> d->more->apart->number & 1) != 0)
+            json_object_set_new(map, d->more->apart->name, file_uri(d->more->apart->socket_path));
+    json_t *go = json_pack("{s:b,s:I,s:o}", "deploy", deploy, "timeout_ms",
+                           (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", map);
+    json_t *line = json_pack("{s:i,s:o}", "v", 1, "go", go);
+    char *text = json_dumps(line, JSON_COMPACT);
+    if (text != NULL) send_line(w, text);
+    free(text);
+    json_decref(line);
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
@@ -76,6 +97,14 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
                F_INT("worker", w->slot), F_STR("feature", "describe"), F_STR("reason", err.msg));
         return;
     }
+    w->more->described_here = true;
+    if (pl_depend_is(s)) { /* the decorators of a dependency are BentoML's affair */
+        name_degraded(w, d);
+        pl_description_free(d);
+        pl_depend_told(w);
+        pl_depend_tick(w, w->more->told_ms);
+        return;
+    }
     snprintf(name, sizeof name, "desc:%u", s->index);
     pl_hold_text(s->crew, name, line, len);
     if (pl_description_apply(d, app->config, s->index, problem, sizeof problem) > 0)
@@ -85,9 +114,10 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
     pl_description_free(s->more->description);
     s->more->description = d;
     s->described = true;
-    w->more->described_here = true;
     if (s->crew->hooks.described != NULL) s->crew->hooks.described(s->crew->hooks.ctx, s);
-    pl_control_go(w);
+    pl_depend_described(s);
+    pl_depend_told(w);
+    pl_depend_tick(w, w->more->told_ms);
 }
 
 static bool has_key(const char *line, size_t len, const char *key) {
