@@ -44,9 +44,9 @@ lint:        ## clang-format, ruff, then clang-tidy as advice
 	@scripts/setup.sh lint && scripts/lint.sh
 format:      ## clang-format and ruff, in place; .def tables are left alone
 	@scripts/setup.sh lint && scripts/lint.sh --fix
-docs:        ## docs/reference.md anew from the table of settings
+docs:        ## docs/reference and the JSON Schema anew from the tables; a test compares
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
-	 build/release/bin/plimsoll config reference > docs/reference.md
+	 python3 scripts/docs.py build/release
 install:     ## release build into $(PREFIX), below DESTDIR
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 cmake --install build/release --prefix $(PREFIX)

@@ -91,10 +91,10 @@ def merged(below, above):
 
 
 @contextlib.contextmanager
-def limits_moved(names, timeout_s):
+def limits_moved(names, timeout_s, root=None, root_settings=None):
     """While BentoML reads its configuration: no 429 and no access log of its own, and its 504 comes at `timeout_s`, for
     every service by name (a nameless setting is only a default, which a decorator beats). What the user overrides
-    stays; the environment is as before afterwards."""
+    stays; the environment is as before afterwards. `root_settings` are what main sets for the service `root` alone."""
     ours = {"traffic": {"timeout": timeout_s, "max_concurrency": None}, "logging": {"access": {"enabled": False}}}
     saved = {k: os.environ.get(k) for k in ("BENTOML_CONFIG_OVERRIDES", "BENTOML_CONFIG_OPTIONS")}
     try:
@@ -103,6 +103,8 @@ def limits_moved(names, timeout_s):
         given = None  # BentoML will say so itself
     if isinstance(given, dict):
         overrides = merged(given, {"services": {name: ours for name in names}})
+        if root is not None and isinstance(root_settings, dict):
+            overrides = merged(overrides, {"services": {root: root_settings}})
         os.environ["BENTOML_CONFIG_OVERRIDES"] = json.dumps(overrides)
     if saved["BENTOML_CONFIG_OPTIONS"]:  # read last, so it would win
         lines = [

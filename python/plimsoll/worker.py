@@ -59,6 +59,7 @@ class Launcher:
         self.degraded = []
         self.loaded = None  # what BentoML's loader returned
         self.served = False
+        self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
         self.recorder = records.Recorder(self.page)
         self.control = self._open_control()
@@ -166,7 +167,8 @@ class Launcher:
             timeout_s = self._agree(service)
             entry = service is self.loaded
             here = [name for name in self.loaded.all_services() if name not in self._elsewhere()]
-            with bento.limits_moved(here, timeout_s) if entry else contextlib.nullcontext():
+            moved = bento.limits_moved(here, timeout_s, service.name, self.overrides)
+            with moved if entry else contextlib.nullcontext():
                 app = original(service, *args, **kwargs)
             self.feature(page.F_RECORDS | (page.F_OVERRIDES if entry else 0))
             return records.Edge(app, self.recorder, routes)
@@ -228,6 +230,8 @@ class Launcher:
         if go is None:
             self._keep_task_table(service)
             return describe.timeout_s(service) + 1
+        self.overrides = go.get("overrides") if isinstance(go.get("overrides"), dict) else {}
+        self._set_threads(service, self.overrides.pop("threads", None))
         if go.get("deploy") is True:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
@@ -236,6 +240,15 @@ class Launcher:
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1
         return timeout_ms // 1000 if timeout_ms % 1000 == 0 else timeout_ms / 1000
+
+    def _set_threads(self, service, threads):
+        """BentoML reads this one setting from the decorator's own dictionary, not from its configuration."""
+        if threads is None:
+            return
+        try:
+            service.config["threads"] = threads
+        except (AttributeError, TypeError) as exc:
+            self.degrade("threads", exc)
 
     def _deploy(self, elsewhere):
         """Hooks run and the table of tasks is made anew, once for each deployment: it would drop running jobs. Whoever

@@ -13,16 +13,19 @@ static struct pl_action *new_action(struct pl_admin *a) {
     return x;
 }
 
+const char *pl_actions_new(struct pl_admin *a) { return new_action(a)->id; }
+
 static struct pl_action *find_action(struct pl_admin *a, const char *id) {
     for (size_t i = 0; i < PL_ACTIONS_KEPT; i++)
         if (a->actions[i].id[0] != '\0' && strcmp(a->actions[i].id, id) == 0) return &a->actions[i];
     return NULL;
 }
 
-void pl_admin_action_done(struct pl_admin *a, const char *action, bool ok, const char *message) {
+void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_status, const char *message) {
     struct pl_action *x = find_action(a, action);
     if (x == NULL) return;
-    x->state = ok ? PL_ACTION_DONE : PL_ACTION_FAILED;
+    x->state = exit_status == 0 ? PL_ACTION_DONE : PL_ACTION_FAILED;
+    x->exit_status = exit_status;
     snprintf(x->message, sizeof x->message, "%s", message);
 }
 
@@ -36,7 +39,7 @@ void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
     json_t *doc =
         json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "kind", "action", "id", x->id, "state", names[x->state]);
     if (x->state != PL_ACTION_RUNNING) {
-        json_object_set_new(doc, "exit", json_integer(x->state == PL_ACTION_DONE ? 0 : 1));
+        json_object_set_new(doc, "exit", json_integer(x->exit_status));
         json_object_set_new(doc, "message", json_string(x->message));
     }
     pl_admin_reply_json(c, 200, doc);
@@ -80,13 +83,24 @@ static void restart(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
 }
 
+static void reload(struct pl_admin *a, struct pl_conn *c, json_t *body) {
+    struct pl_err err;
+    struct pl_action *x = new_action(a);
+    if (!a->o.reload(json_is_true(json_object_get(body, "check")), x->id, &err)) {
+        x->id[0] = '\0';
+        pl_admin_reply_error(c, 409, "conflict", err.msg, NULL);
+        return;
+    }
+    pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
+}
+
 static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     const char *name = json_string_value(json_object_get(body, "level"));
     for (int l = PL_DEBUG; name != NULL && l <= PL_ERROR; l++) {
         if (strcmp(name, pl_level_name((enum pl_level)l)) != 0) continue;
         struct pl_action *x = new_action(a);
         pl_log_set_level(a->o.app->log, (enum pl_level)l);
-        pl_admin_action_done(a, x->id, true, name);
+        pl_admin_action_done(a, x->id, 0, name);
         pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
         return;
     }
@@ -98,7 +112,10 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, 
     static const struct {
         const char *verb;
         void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);
-    } verbs[] = { { "/restart", restart }, { "/log-level", log_level } };
+    } verbs[] = { { "/restart", restart },
+                  { "/sample", pl_samples_order },
+                  { "/reload", reload },
+                  { "/log-level", log_level } };
     uid_t uid;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;

@@ -18,8 +18,10 @@ struct pl_admin_options {
     struct pl_crew *crew;
     struct pl_gateway *gateway;
     struct pl_timers *timers;
+    bool (*reload)(bool check, const char *action, struct pl_err *err);
     const char *version, *start_reason; /* "first", "crash", "hang", "upgrade" */
     const char *listen, *admin;         /* addresses really bound, for /status */
+    const char *state_dir;              /* NULL: none */
     uint32_t keeper_pid;
 };
 /* Room for the log's tap before anything is logged: made first, told the rest by pl_admin_start. */
@@ -30,8 +32,8 @@ bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct
 bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err);
 /* Answers a request of the data port if it is one of ours: true, and the connection is answered. */
 bool pl_admin_own(void *admin, struct pl_conn *c);
-/* crew's on_action */
-void pl_admin_action_done(struct pl_admin *a, const char *action, bool ok, const char *message);
+/* How an action ended: exit_status is what the verb that ordered it will exit with. */
+void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_status, const char *message);
 /* Ends followers and connections. */
 void pl_admin_close(struct pl_admin *a);
 

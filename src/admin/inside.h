@@ -23,7 +23,8 @@ struct pl_follower;
 struct pl_action {
     char id[24];
     enum { PL_ACTION_RUNNING, PL_ACTION_DONE, PL_ACTION_FAILED } state;
-    char message[256];
+    int exit_status;
+    char message[4096];
 };
 
 struct pl_admin {
@@ -36,6 +37,7 @@ struct pl_admin {
     struct pl_timer pulse; /* followers of logs are fed by it */
     struct pl_action actions[PL_ACTIONS_KEPT];
     uint64_t action_count;
+    char capturing[24]; /* the action that waits for requests to keep */
     struct pl_buf page; /* scratch for bodies */
     struct pl_promtext *prom;
 };
@@ -66,6 +68,9 @@ void pl_followers_gone(struct pl_admin *a, struct pl_conn *c);
 void pl_followers_end(struct pl_admin *a);
 /* actions.c */
 void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body, size_t len);
+const char *pl_actions_new(struct pl_admin *a); /* the id of a running one; borrowed */
+/* samples.c: POST /sample {"service","route","count"} */
+void pl_samples_order(struct pl_admin *a, struct pl_conn *c, json_t *body);
 void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id);
 
 /* admin.c: takes the document. */

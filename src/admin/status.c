@@ -155,6 +155,7 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                   json_pack("{s:i,s:i}", "keeper", (int)a->o.keeper_pid, "main", (int)getpid()), "uptime_s",
                   (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a), "draining",
                   app->stopping, "config", config, "services", services, "events", events_json(a, 10));
+    if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));
     return o;

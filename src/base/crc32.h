@@ -1,4 +1,5 @@
-/* base/crc32.h - CRC-32 as in zlib and Python's zlib.crc32 (polynomial 0xEDB88320, reflected), over page records. */
+/* base/crc32.h - CRC-32 as in zlib and Python's zlib.crc32 (polynomial 0xEDB88320, reflected), over page
+ * records. */
 #ifndef PL_BASE_CRC32_H
 #define PL_BASE_CRC32_H
 #include <stddef.h>

@@ -87,8 +87,8 @@ static bool fill_service(struct pl_config *c, size_t i, const char *folder, stru
     return fill(c, i, "python", path, err);
 }
 
-struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool need_services,
-                            struct pl_err *err) {
+static struct pl_config *accept_all(const struct pl_args *args, const char *target, bool need_services,
+                                    bool fill_in, struct pl_err *err) {
     struct pl_config *c = pl_config_create();
     char folder[PL_PATH_BYTES];
     if (c == NULL) {
@@ -105,11 +105,20 @@ struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool
                      "nothing to serve: no target was given and no plimsoll.yaml names a service");
         pl_err_hint(err, "plimsoll serve service:Class");
     }
-    for (size_t i = 0; ok && i < c->service_count; i++) ok = fill_service(c, i, folder, err);
-    ok = ok && pl_config_check(c, err);
+    for (size_t i = 0; ok && fill_in && i < c->service_count; i++) ok = fill_service(c, i, folder, err);
+    ok = ok && (c->service_count == 0 || pl_config_check(c, err));
     if (ok) return c;
     pl_config_destroy(c);
     return NULL;
+}
+
+struct pl_config *pl_accept(const struct pl_args *args, const char *target, bool need_services,
+                            struct pl_err *err) {
+    return accept_all(args, target, need_services, true, err);
+}
+
+struct pl_config *pl_accept_for_doctor(const struct pl_args *args, const char *target, struct pl_err *err) {
+    return accept_all(args, target, false, false, err);
 }
 
 struct pl_config *pl_accept_quietly(const struct pl_args *args, struct pl_err *err) {

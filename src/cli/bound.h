@@ -4,9 +4,12 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "config/config.h"
 
 /* "0.0.0.0:3000", "[::]:3000", "unix:/run/x.sock": what the socket is really bound to. */
 void pl_bound_text(int fd, char *out, size_t room);
+/* A listening socket for an address of the configuration. -1 with err: taken, not allowed, no such host. */
+int pl_bound_open(const struct pl_address *a, struct pl_err *err);
 /* Makes and binds run_dir/NAME, mode 0600. -1 with err. */
 int pl_bound_socket(const char *run_dir, const char *name, struct pl_err *err);
 #endif

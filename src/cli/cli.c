@@ -86,8 +86,29 @@ static void print_verb_help(const struct verb *v) {
         printf("  every key of the configuration: --traffic.timeout 30s, --services.NAME.workers 2\n"
                "  (plimsoll config reference lists them)\n");
     }
+    if (v->server) {
+        flags = pl_args_server_flags(&count);
+        print_flags(flags, count);
+    }
     flags = pl_args_shared_flags(&count);
     print_flags(flags, count);
+}
+
+/* What the arguments of a verb may be; NULL: no verb. */
+static bool parse(int argc, char **argv, int at, const struct verb *v, struct pl_cli *cli,
+                  struct pl_err *err) {
+    struct pl_verb_args table = { 0 };
+    if (v != NULL) {
+        table = (struct pl_verb_args){
+            .verb = v->name, .server = v->server, .keys = v->keys, .min_words = v->least, .max_words = v->most
+        };
+        table.flags = pl_verb_flags(v->name, &table.flag_count);
+    }
+    return pl_args_parse(argc, argv, at, v != NULL ? &table : NULL, cli->arena, &cli->args, err);
+}
+
+bool pl_cli_parse(int argc, char **argv, const char *verb, struct pl_cli *cli, struct pl_err *err) {
+    return parse(argc, argv, pl_args_find_verb(argc, argv), find_verb(verb), cli, err);
 }
 
 int pl_cli_main(int argc, char **argv) {
@@ -104,15 +125,7 @@ int pl_cli_main(int argc, char **argv) {
         pl_err_hint(&err, "plimsoll --help lists them");
         return pl_cli_fail(&cli, &err);
     }
-    struct pl_verb_args table = { 0 };
-    if (v != NULL) {
-        table = (struct pl_verb_args){
-            .verb = v->name, .server = v->server, .keys = v->keys, .min_words = v->least, .max_words = v->most
-        };
-        table.flags = pl_verb_flags(v->name, &table.flag_count);
-    }
-    if (!pl_args_parse(argc, argv, at, v != NULL ? &table : NULL, &arena, &cli.args, &err))
-        return pl_cli_fail(&cli, &err);
+    if (!parse(argc, argv, at, v, &cli, &err)) return pl_cli_fail(&cli, &err);
     if (cli.args.version) {
         printf("plimsoll %s (llhttp %s)\n", PL_VERSION, PL_LLHTTP_VERSION);
         return 0;
@@ -124,6 +137,8 @@ int pl_cli_main(int argc, char **argv) {
             print_help();
         return v == NULL && !cli.args.help ? 2 : 0;
     }
+    cli.argc = argc;
+    cli.argv = argv;
     int status = v->run(&cli);
     pl_arena_free(&arena);
     return status;

@@ -17,13 +17,17 @@
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "base/cleanup.h"
 #include "cli/bound.h"
+#include "cli/renew.h"
 #include "cli/verbs.h"
+#include "cli/watchers.h"
 #include "crew/hello.h"
+#include "crew/look.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
-enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, LAST_WORDS_MS = 5000 };
+enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, MAX_ARGUMENTS = 1024 };
 
 struct run {
     struct pl_app app;
@@ -37,6 +41,8 @@ struct run {
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
     char listen[128], admin_at[128];
+    char wanted[128]; /* the first address as the configuration names it */
+    struct pl_crew_hooks gateway_hooks;
     uv_timer_t heart;
     uv_signal_t hangup;
     struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
@@ -50,8 +56,20 @@ static void beat(void) { atomic_fetch_add_explicit(&run.beat->beats, 1, memory_o
 
 /* --- the end */
 
+/* In a container the last word is read from there: one sentence and the death's id. */
+static void leave_termination_message(void) {
+    PL_AUTO_FD int fd = open("/dev/termination-log", O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+    struct pl_look_death d;
+    for (size_t i = 0; fd != -1 && i < pl_crew_service_count(run.crew); i++) {
+        const struct pl_service *s = pl_crew_service(run.crew, i);
+        if (pl_look_last_death(s, &d))
+            dprintf(fd, "%s: %s (%s, %s)\n", s->config->id, d.sentence, d.cause, d.id);
+    }
+}
+
 static void bye(int status) {
     struct pl_wire_message m;
+    if (status != 0) leave_termination_message();
     pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);
@@ -157,16 +175,25 @@ static void on_heart(uv_timer_t *t) {
 }
 
 static void on_hangup(uv_signal_t *s, int number) {
+    struct pl_err err;
     (void)s;
-    (void)number; /* reload comes with the next version; a hangup must not end us */
-    pl_log(run.app.log, PL_WARN, "config.rejected", F_STR("message", "reload is not in this version"));
+    (void)number;
+    if (!pl_renew_order(false, "", &err))
+        pl_log(run.app.log, PL_WARN, "config.rejected", F_STR("message", err.msg));
 }
 
 /* --- the start */
 
 static void on_action(void *ctx, const char *action, bool ok, const char *message) {
     (void)ctx;
-    pl_admin_action_done(run.admin, action, ok, message);
+    if (strcmp(action, PL_RENEW_ACTION) == 0)
+        pl_renew_replaced(ok, message);
+    else
+        pl_admin_action_done(run.admin, action, ok ? 0 : 1, message);
+}
+
+static void on_renew_done(const char *action, int exit_status, const char *message) {
+    pl_admin_action_done(run.admin, action, exit_status, message);
 }
 
 static bool read_config(struct pl_err *err) {
@@ -224,6 +251,42 @@ static uint64_t buffer_limit(void) {
     return total / 8 < most ? total / 8 : most;
 }
 
+static void hold(const char *name, int fd) {
+    struct pl_wire_message m;
+    pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
+    snprintf(m.hold.name, sizeof m.hold.name, "%s", name);
+    m.fds[0] = fd;
+    m.fd_count = 1;
+    pl_link_order(&run.link, &m, NULL, NULL);
+}
+
+/* The configuration is another one: what was worked out from it is worked out again. */
+static void settle(void) {
+    settle_worker_lines();
+    pl_log_set_level(run.app.log, (enum pl_level)run.app.config->logs_level);
+    pl_gateway_reconfigured(run.gateway, connection_limit(), buffer_limit());
+}
+
+/* The arguments of the `plimsoll serve` that started it all. */
+static bool read_arguments(struct pl_err *err) {
+    static struct pl_buf text; /* for good: argv points into it */
+    static char *words[MAX_ARGUMENTS + 1];
+    int count = 0, fd = pl_held_take(&run.held, "args");
+    pl_buf_init(&text, (size_t)1 << 20);
+    if (fd == -1 || !pl_held_read(fd, &text)) return PL_FAIL(err, PL_E_SYS, "the keeper holds no arguments");
+    for (size_t at = 0; at < text.len && count < MAX_ARGUMENTS; at += strlen(text.data + at) + 1)
+        words[count++] = text.data + at;
+    pl_renew_init(&(struct pl_renew_options){ .app = &run.app,
+                                              .crew = run.crew,
+                                              .gateway = run.gateway,
+                                              .argc = count,
+                                              .argv = words,
+                                              .settle = settle,
+                                              .hold = hold,
+                                              .action_done = on_renew_done });
+    return true;
+}
+
 static bool listen_all(struct pl_err *err) {
     char name[16];
     for (int i = 0; i < MAX_LISTENERS; i++) {
@@ -238,6 +301,31 @@ static bool listen_all(struct pl_err *err) {
     return true;
 }
 
+/* http.port in a service's decorator says where to listen when nothing nearer does, and it is known only now.
+ */
+static void on_described(void *ctx, struct pl_service *s) {
+    struct pl_err err = { 0 };
+    const struct pl_addresses *listen = &run.app.config->listen;
+    (void)ctx;
+    run.gateway_hooks.described(run.gateway_hooks.ctx, s);
+    enum pl_origin origin = pl_config_origin(run.app.config, PL_CFG_INSTANCE, "listen", NULL);
+    bool inherited = origin == PL_FROM_DECORATOR || origin == PL_FROM_BENTOML_CONFIG;
+    if (!inherited || listen->count != 1 || strcmp(listen->at[0].text, run.wanted) == 0) return;
+    int fd = pl_bound_open(&listen->at[0], &err);
+    if (fd == -1) {
+        pl_log(run.app.log, PL_ERROR, "config.rejected", F_STR("message", err.msg));
+        stop("listen", 0, 5);
+        return;
+    }
+    snprintf(run.wanted, sizeof run.wanted, "%s", listen->at[0].text);
+    pl_bound_text(fd, run.listen, sizeof run.listen);
+    hold("listen:0", fd);
+    pl_gateway_unlisten(run.gateway);
+    if (!pl_gateway_listen(run.gateway, fd, run.listen, &err)) stop("listen", 0, 5);
+    pl_log(run.app.log, PL_INFO, "listen.moved", F_STR("listen", run.listen),
+           F_STR("origin", pl_origin_name(origin)));
+}
+
 /* The socket in the run folder is made by the first main and kept by the keeper for the next. */
 static bool listen_admin(struct pl_err *err) {
     int fd = pl_held_take(&run.held, "admin");
@@ -249,12 +337,7 @@ static bool listen_admin(struct pl_err *err) {
     if (socket_fd == -1) {
         socket_fd = pl_bound_socket(run.run_dir, "admin.sock", err);
         if (socket_fd == -1) return false;
-        struct pl_wire_message m;
-        pl_wire_init(&m, PL_WIRE_HOLD, sizeof m.hold, 0);
-        snprintf(m.hold.name, sizeof m.hold.name, "admin.sock");
-        m.fds[0] = socket_fd;
-        m.fd_count = 1;
-        pl_link_order(&run.link, &m, NULL, NULL);
+        hold("admin.sock", socket_fd);
     }
     if (run.admin_at[0] == '\0')
         snprintf(run.admin_at, sizeof run.admin_at, "unix:%s/admin.sock", run.run_dir);
@@ -300,17 +383,20 @@ static bool make_parts(struct pl_err *err) {
                                                         .max_buffered = buffer_limit() },
                           err);
     if (run.gateway == NULL) return false;
-    return pl_admin_start(run.admin,
-                          &(struct pl_admin_options){ .app = app,
-                                                      .crew = run.crew,
-                                                      .gateway = run.gateway,
-                                                      .timers = run.timers,
-                                                      .version = PL_VERSION,
-                                                      .start_reason = start_reason(),
-                                                      .listen = run.listen,
-                                                      .admin = run.admin_at,
-                                                      .keeper_pid = run.welcome.keeper_pid },
-                          err);
+    return pl_admin_start(
+        run.admin,
+        &(struct pl_admin_options){ .app = app,
+                                    .crew = run.crew,
+                                    .gateway = run.gateway,
+                                    .timers = run.timers,
+                                    .reload = pl_renew_order,
+                                    .version = PL_VERSION,
+                                    .start_reason = start_reason(),
+                                    .listen = run.listen,
+                                    .admin = run.admin_at,
+                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                    .keeper_pid = run.welcome.keeper_pid },
+        err);
 }
 
 /* Kubernetes puts a variable for every service into our environment; some look like keys of ours. */
@@ -345,6 +431,12 @@ static void start_heart(void) {
     pl_stalls_watch(run.app.loop, run.app.metrics, run.app.log);
 }
 
+/* What the first listener is bound to, so that only another wish moves it. */
+static void note_listener(void) {
+    int fd = pl_held_peek(&run.held, "listen:0");
+    if (fd != -1) pl_bound_text(fd, run.wanted, sizeof run.wanted);
+}
+
 static bool start(struct pl_err *err) {
     struct pl_crew_hooks hooks;
     run.app.loop = uv_default_loop();
@@ -359,12 +451,16 @@ static bool start(struct pl_err *err) {
     if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err))
         return false;
     settle_worker_lines();
-    if (!make_parts(err)) return false;
-    pl_gateway_hooks(run.gateway, &hooks);
+    if (!make_parts(err) || !read_arguments(err)) return false;
+    note_listener();
+    pl_gateway_hooks(run.gateway, &run.gateway_hooks);
+    hooks = run.gateway_hooks;
+    hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
     if (!listen_all(err) || !listen_admin(err)) return false;
     tell_start();
     start_heart();
+    pl_watchers_start(&run.app, run.crew);
     return true;
 }
 
@@ -375,6 +471,7 @@ int pl_run_main(int argc, char **argv) {
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN); /* until the loop listens: the keeper passes it on from the first moment */
     prctl(PR_SET_DUMPABLE, 0);
     run.run_dir = argv[2];
     run.state_dir = argv[3];

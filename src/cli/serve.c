@@ -1,18 +1,15 @@
 /* serve.c - `plimsoll serve`: checks everything, opens what needs rights, and becomes the keeper. */
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/ring.h"
 #include "cli/accept.h"
+#include "cli/bound.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 
@@ -45,64 +42,14 @@ static void add_ms(struct command *c, const char *flag, int64_t ms) {
 
 /* --- listeners */
 
-static bool taken(struct pl_err *err, int error, const char *what) {
-    PL_FAIL_SYS(err, error, "listen on %s", what);
-    if (error == EADDRINUSE)
-        return pl_err_hint(err, "something else listens there: stop it, or choose another with --port");
-    if (error == EACCES) return pl_err_hint(err, "ports below 1024 need root or CAP_NET_BIND_SERVICE");
-    return false;
-}
-
-static int open_tcp(const struct pl_address *a, struct pl_err *err) {
-    char port[8];
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found = NULL;
-    snprintf(port, sizeof port, "%u", a->port);
-    int r = getaddrinfo(a->host, port, &hints, &found);
-    if (r != 0) {
-        PL_FAIL(err, PL_E_SYS, "listen on %s: %s", a->text, gai_strerror(r));
-        return -1;
-    }
-    int one = 1, fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd != -1) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (fd == -1 || bind(fd, found->ai_addr, found->ai_addrlen) == -1 || listen(fd, 4096) == -1) {
-        taken(err, errno, a->text);
-        if (fd != -1) close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(found);
-    return fd;
-}
-
-/* A socket file that nobody serves is left over from a crash; one that somebody serves is taken. */
-static int open_unix(const struct pl_address *a, struct pl_err *err) {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    if (strlen(a->path) >= sizeof address.sun_path) {
-        PL_FAIL(err, PL_E_CONFIG, "listen on %s: the path is over %zu bytes", a->text,
-                sizeof address.sun_path - 1);
-        return -1;
-    }
-    memcpy(address.sun_path, a->path, strlen(a->path));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd != -1 && connect(fd, (struct sockaddr *)&address, sizeof address) == -1 && errno == ECONNREFUSED)
-        unlink(a->path);
-    if (fd != -1) close(fd);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 4096) == 0)
-        return fd;
-    taken(err, errno, a->text);
-    if (fd != -1) close(fd);
-    return -1;
-}
-
 static bool open_one(struct command *k, const struct pl_address *a, const char *name, struct pl_err *err) {
-    int fd = a->kind == PL_ADDRESS_UNIX ? open_unix(a, err) : open_tcp(a, err);
+    int fd = pl_bound_open(a, err);
     if (fd == -1) return false;
     fcntl(fd, F_SETFD, 0); /* the keeper takes it over by number */
     add_hold(k, name, fd);
     return true;
 }
 
-/* http.host and http.port of BentoML, where nothing nearer says where to listen. */
 static bool open_listeners(struct command *k, const struct pl_config *c, struct pl_err *err) {
     char name[16];
     for (size_t i = 0; i < c->listen.count; i++) {
@@ -151,6 +98,20 @@ static bool hold_config(struct command *k, const struct pl_config *c, struct pl_
     return true;
 }
 
+/* Our own arguments, NUL-ended one after the other: a reload reads file, environment and flags again. */
+static bool hold_arguments(struct command *k, const struct pl_cli *cli, struct pl_err *err) {
+    struct pl_buf text;
+    pl_buf_init(&text, (size_t)1 << 20);
+    bool ok = true;
+    for (int i = 0; ok && i < cli->argc; i++) ok = pl_buf_add(&text, cli->argv[i], strlen(cli->argv[i]) + 1);
+    int fd = ok ? pl_memfd_of("plimsoll-args", text.data, text.len) : -1;
+    pl_buf_free(&text);
+    if (fd == -1) return PL_FAIL_SYS(err, errno, "keep the arguments");
+    fcntl(fd, F_SETFD, 0);
+    add_hold(k, "args", fd);
+    return true;
+}
+
 static int64_t longest_stop_ms(const struct pl_config *c) {
     int64_t drain = 0, stop = 0;
     for (size_t i = 0; i < c->service_count; i++) {
@@ -172,7 +133,8 @@ static void warn(const struct pl_cli *cli, const struct pl_config *c) {
                 c->not_started.at[i], c->file);
 }
 
-static bool build_command(struct command *k, const struct pl_config *c, struct pl_err *err) {
+static bool build_command(struct command *k, const struct pl_cli *cli, const struct pl_config *c,
+                          struct pl_err *err) {
     char run[PL_PATH_BYTES], state[PL_PATH_BYTES], keeper[PL_PATH_BYTES], self[PL_PATH_BYTES],
         side[PL_PATH_BYTES];
     if (!pl_path_keeper(keeper, err) || !pl_path_program(self, err) || !pl_path_python_side(side, err))
@@ -184,7 +146,7 @@ static bool build_command(struct command *k, const struct pl_config *c, struct p
     add(k, run);
     add_ms(k, "--hang-ms", c->main_hang_after_ms);
     add_ms(k, "--stop-ms", longest_stop_ms(c));
-    if (!open_listeners(k, c, err) || !hold_config(k, c, err)) return false;
+    if (!open_listeners(k, c, err) || !hold_config(k, c, err) || !hold_arguments(k, cli, err)) return false;
     add(k, "--");
     add(k, self);
     add(k, "main");
@@ -214,7 +176,7 @@ int pl_verb_serve(struct pl_cli *cli) {
     for (size_t i = 0; i < c->service_count; i++)
         if (!have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
             return pl_cli_fail(cli, &err);
-    if (!build_command(&k, c, &err)) return pl_cli_fail(cli, &err);
+    if (!build_command(&k, cli, c, &err)) return pl_cli_fail(cli, &err);
     fflush(NULL);
     execv(k.words[0], k.words);
     PL_FAIL_SYS(&err, errno, "run %s", k.words[0]);

@@ -9,6 +9,8 @@ struct pl_cli {
     const char *program; /* argv[0] */
     struct pl_args args;
     struct pl_arena *arena;
+    int argc; /* as given, for whoever must read them once more */
+    char **argv;
 };
 typedef int pl_verb_run(struct pl_cli *cli);
 
@@ -19,6 +21,8 @@ typedef int pl_verb_run(struct pl_cli *cli);
 
 /* Prints the error in words, or as one JSON line with --json, and returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err);
+/* Reads the arguments of a verb once more. cli->arena is set by the caller. */
+bool pl_cli_parse(int argc, char **argv, const char *verb, struct pl_cli *cli, struct pl_err *err);
 /* The whole program. */
 int pl_cli_main(int argc, char **argv);
 /* The gateway process: the hidden verb the keeper starts. argv as serve.c wrote it. */

@@ -6,9 +6,17 @@
 #include <string.h>
 #include <strings.h>
 
+enum { FILE_SHOWN = 160 };
+
+/* Of a very long path the end is what tells files apart. */
 static struct pl_place place_at(const char *file, yaml_mark_t mark) {
     struct pl_place p;
-    snprintf(p.text, sizeof p.text, "%s:%zu:%zu", pl_quote(file).text, mark.line + 1, mark.column + 1);
+    size_t n = strlen(file);
+    bool cut = n > FILE_SHOWN;
+    snprintf(p.text, sizeof p.text, "%s%s:%zu:%zu", cut ? "..." : "", cut ? file + n - FILE_SHOWN : file,
+             mark.line + 1, mark.column + 1);
+    for (char *at = p.text; *at != '\0'; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
     return p;
 }
 

@@ -22,7 +22,7 @@ bool pl_yaml_load(struct pl_yaml *y, const char *text, size_t len);
 void pl_yaml_free(struct pl_yaml *y);
 
 struct pl_place {
-    char text[128];
+    char text[200];
 };
 struct pl_place pl_yaml_place(const struct pl_yaml *y, const yaml_node_t *node);
 yaml_node_t *pl_yaml_node(struct pl_yaml *y, int id);

@@ -1,6 +1,5 @@
 /* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and
  * waits for `go`; later main may ask (`ping`, `describe`, `stacks`). */
-#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +7,6 @@
 #include <unistd.h>
 
 #include "crew/more.h"
-
-enum { DEADLINE_LAG_MS = 1000 }; /* the worker's own deadline comes after ours: ours answers the client */
 
 static char read_space[65536];
 
@@ -52,30 +49,10 @@ static void send_line(struct pl_worker *w, const char *text) {
 
 void pl_control_wait(struct pl_worker *w) { send_line(w, "{\"v\":1,\"wait\":true}"); }
 
-/* "file:///run/x" as a URI: BentoML takes it apart as one. */
-static json_t *file_uri(const char *path) {
-    char uri[16 + 3 * sizeof((struct pl_apart *)0)->socket_path];
-    size_t at = (size_t)snprintf(uri, sizeof uri, "file://");
-    for (; *path != '\0' && at + 4 < sizeof uri; path++) {
-        bool plain = isalnum((unsigned char)*path) || strchr("/-._~", *path) != NULL;
-        at += (size_t)snprintf(uri + at, sizeof uri - at, plain ? "%c" : "%%%02X", (unsigned char)*path);
-    }
-    return json_string(uri);
-}
-
 void pl_control_go(struct pl_worker *w, bool deploy) {
-    const struct pl_service *s = w->service, *family = s->parent != NULL ? s->parent : s;
-    json_t *map = json_object();
-    for (const struct pl_service *d = family->dependencies; d != NULL; d = d->next)
-        if ((w->more->uses >> d->more->apart->number & 1) != 0)
-            json_object_set_new(map, d->more->apart->name, file_uri(d->more->apart->socket_path));
-    json_t *go = json_pack("{s:b,s:I,s:o}", "deploy", deploy, "timeout_ms",
-                           (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", map);
-    json_t *line = json_pack("{s:i,s:o}", "v", 1, "go", go);
-    char *text = json_dumps(line, JSON_COMPACT);
-    if (text != NULL) send_line(w, text);
-    free(text);
-    json_decref(line);
+    char *line = pl_go_line(w, deploy);
+    if (line != NULL) send_line(w, line);
+    free(line);
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
@@ -97,7 +74,6 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
                F_INT("worker", w->slot), F_STR("feature", "describe"), F_STR("reason", err.msg));
         return;
     }
-    w->more->described_here = true;
     if (pl_depend_is(s)) { /* the decorators of a dependency are BentoML's affair */
         name_degraded(w, d);
         pl_description_free(d);
@@ -114,6 +90,7 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
     pl_description_free(s->more->description);
     s->more->description = d;
     s->described = true;
+    if (d->path_prefix[0] != '\0') pl_probe_moved(w);
     if (s->crew->hooks.described != NULL) s->crew->hooks.described(s->crew->hooks.ctx, s);
     pl_depend_described(s);
     pl_depend_told(w);

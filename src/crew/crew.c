@@ -274,6 +274,11 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     return true;
 }
 
+void pl_crew_reconfigured(struct pl_crew *c) {
+    PL_ASSERT(c->app->config->service_count == c->service_count);
+    for (size_t i = 0; i < c->service_count; i++) c->services[i].config = &c->app->config->services[i];
+}
+
 void pl_crew_stop(struct pl_crew *c) {
     c->stopping = true;
     stop_workers(c);

@@ -62,9 +62,11 @@ struct pl_crew_hooks {
     void *ctx;
     void (*described)(void *ctx, struct pl_service *s);      /* config of the service may have changed */
     void (*supply_changed)(void *ctx, struct pl_service *s); /* a worker came or went: pump the queue */
-    void (*unroutable)(void *ctx, struct pl_worker *w);      /* send it nothing new; close idle connections */
-    void (*exited)(void *ctx, struct pl_worker *w); /* reaped: judge what was in flight by its page */
-    void (*gone)(void *ctx, struct pl_worker *w);   /* drop every pointer to it now */
+    void (*renewed)(void *ctx,
+                    struct pl_service *s); /* an operator's or a reload's new generation is ready */
+    void (*unroutable)(void *ctx, struct pl_worker *w); /* send it nothing new; close idle connections */
+    void (*exited)(void *ctx, struct pl_worker *w);     /* reaped: judge what was in flight by its page */
+    void (*gone)(void *ctx, struct pl_worker *w);       /* drop every pointer to it now */
 };
 
 /* What main gives its crew. All borrowed for the crew's life. */
@@ -85,6 +87,8 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
 /* LIST, adopt, act on the difference; from now on the loop drives it. Takes what it needs out of `held`. */
 bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held,
                    struct pl_err *err);
+/* app->config is another one now, with the same services at the same indexes. */
+void pl_crew_reconfigured(struct pl_crew *c);
 /* Stops every worker in order; options.on_stopped tells the end. */
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);

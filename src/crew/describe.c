@@ -112,6 +112,8 @@ struct pl_description *pl_description_parse(const char *json, size_t len, struct
     d->name = copy_text(&d->arena, body, "name");
     d->bentoml = copy_text(&d->arena, body, "bentoml");
     d->python = copy_text(&d->arena, body, "python");
+    d->path_prefix = copy_text(&d->arena, body, "path_prefix");
+    if (d->path_prefix == NULL || d->path_prefix[0] != '/' || d->path_prefix[1] == '\0') d->path_prefix = "";
     d->deployment_hooks = (unsigned)json_integer_value(json_object_get(body, "deployment_hooks"));
     d->tasks = (unsigned)json_integer_value(json_object_get(body, "tasks"));
     d->is_ready_hook = json_is_true(json_object_get(body, "is_ready"));

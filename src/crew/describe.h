@@ -28,6 +28,7 @@ struct pl_route {
 struct pl_description {
     struct pl_arena arena; /* everything below */
     const char *name, *bentoml, *python;
+    const char *path_prefix; /* BentoML puts its own routes below it, too; "" if there is none */
     struct pl_route *routes;
     size_t route_count;
     unsigned deployment_hooks, tasks;

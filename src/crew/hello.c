@@ -54,6 +54,12 @@ bool pl_held_list(struct pl_link *l, struct pl_held_list *out, struct pl_err *er
     return true;
 }
 
+int pl_held_peek(const struct pl_held_list *held, const char *name) {
+    for (size_t i = 0; i < held->count; i++)
+        if (strcmp(held->at[i].name, name) == 0) return held->at[i].fd;
+    return -1;
+}
+
 int pl_held_take(struct pl_held_list *held, const char *name) {
     for (size_t i = 0; i < held->count; i++) {
         if (strcmp(held->at[i].name, name) != 0) continue;

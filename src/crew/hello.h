@@ -21,7 +21,8 @@ bool pl_hello(struct pl_link *l, const char *build, struct pl_wire_welcome *welc
               struct pl_wire_beat **beat, struct pl_err *err);
 /* All held descriptors; they are the caller's, taken one by one. */
 bool pl_held_list(struct pl_link *l, struct pl_held_list *out, struct pl_err *err);
-int pl_held_take(struct pl_held_list *held, const char *name); /* -1: not held */
+int pl_held_take(struct pl_held_list *held, const char *name);       /* -1: not held */
+int pl_held_peek(const struct pl_held_list *held, const char *name); /* borrowed; -1: not held */
 /* Reads a held memfd whole, and closes it. */
 bool pl_held_read(int fd, struct pl_buf *out);
 #endif

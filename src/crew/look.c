@@ -116,8 +116,9 @@ bool pl_look_replacement(const struct pl_service *s, struct pl_look_replacement 
 
 struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool previous) {
     if (previous) return s->more->previous_tail;
+    if (slot == 0) return s->more->tail;
     struct pl_tail *newest = NULL;
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
-        if (w->more->tail != NULL && (slot == 0 || w->slot == slot)) newest = w->more->tail;
+        if (w->more->tail != NULL && w->slot == slot) newest = w->more->tail;
     return newest != NULL ? newest : s->more->previous_tail;
 }

@@ -44,6 +44,7 @@ struct pl_look_replacement {
 bool pl_look_replacement(const struct pl_service *s, struct pl_look_replacement *out);
 
 struct pl_tail; /* crew/tail.h */
-/* Output of a slot's worker (0: the first there is), or of the last generation that is gone. NULL: none. */
+/* Output of a slot's worker (0: of all of them as it came), or of the last generation that is gone. NULL:
+ * none. */
 struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool previous);
 #endif

@@ -42,7 +42,7 @@ struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
     size_t page_bytes;
-    bool adopted, warm, described_here, first_told;
+    bool adopted, warm, first_told;
     /* how it ends */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
     char problem[256]; /* why the warm-up failed, or why it could not be spawned */
@@ -125,6 +125,7 @@ struct pl_service_more {
     struct pl_description *description; /* or NULL */
     bool deployed;
     struct pl_replacement replacement;
+    struct pl_tail *tail;          /* output of all its workers as it came */
     struct pl_tail *previous_tail; /* output of the last generation that is gone */
     char last_death[320];
     enum pl_cause last_cause;
@@ -180,6 +181,10 @@ void pl_spawn_clean(struct pl_worker *w);                            /* its fold
 void pl_probe_start(struct pl_worker *w);
 void pl_probe_tick(struct pl_worker *w, uint64_t now);
 void pl_probe_stop(struct pl_worker *w);
+void pl_probe_moved(struct pl_worker *w);
+enum { PL_PROBE_PATH_BYTES = 512 };
+/* A route of BentoML's own, below the service's path_prefix. Returns `out`. */
+const char *pl_probe_path(const struct pl_worker *w, const char *own, char *out, size_t room);
 /* warm.c */
 void pl_warm_start(struct pl_worker *w);
 void pl_warm_stop(struct pl_worker *w);
@@ -192,6 +197,8 @@ bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
+/* go.c: one JSON line, for free(); NULL without memory. */
+char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */
 bool pl_depend_register(struct pl_service *s); /* into crew->every */
 void pl_depend_described(struct pl_service *s);

@@ -28,8 +28,10 @@ static void print_json(struct pl_worker *w, const char *line, size_t len, struct
 /* One line without its newline. `whole`: it had one (a piece of a longer line has not). */
 static void put_line(struct pl_worker *w, const char *line, size_t len, struct pl_buf *out) {
     const struct pl_config *c = w->service->crew->app->config;
-    struct pl_tail *tail = tail_of(w);
+    struct pl_tail *tail = tail_of(w), **all = &w->service->more->tail;
     if (tail != NULL) pl_tail_add(tail, line, len);
+    if (*all == NULL) *all = pl_tail_create((uint32_t)c->logs_tail);
+    if (*all != NULL) pl_tail_add(*all, line, len);
     switch (c->logs_workers) {
     case PL_CFG_LOGS_WORKERS_JSON:
         print_json(w, line, len, out);

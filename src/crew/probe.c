@@ -7,9 +7,19 @@
 
 enum { REPLY_BYTES = 65536 };
 
-static const char *ready_path(const struct pl_worker *w) {
-    const char *path = w->service->config->probe_ready_path;
-    return path != NULL ? path : "/readyz";
+const char *pl_probe_path(const struct pl_worker *w, const char *own, char *out, size_t room) {
+    const struct pl_description *d = w->service->more->description;
+    snprintf(out, room, "%s%s", d != NULL ? d->path_prefix : "", own);
+    return out;
+}
+
+/* The default is BentoML's own route; what somebody wrote is meant as it stands. */
+static const char *ready_path(const struct pl_worker *w, char *out, size_t room) {
+    const struct pl_service *s = w->service;
+    const char *path = s->config->probe_ready_path;
+    bool written =
+        pl_config_origin(s->crew->app->config, s->index, "probe.ready_path", NULL) != PL_FROM_DEFAULT;
+    return path != NULL && written ? path : pl_probe_path(w, "/readyz", out, room);
 }
 
 static void judge_ready(struct pl_worker *w, bool says_ready) {
@@ -43,10 +53,11 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
 }
 
 static void ask(struct pl_worker *w, uint64_t timeout_ms) {
+    char path[PL_PROBE_PATH_BYTES];
     const struct pl_ask_question q = {
         .socket_path = w->socket_path,
         .method = "GET",
-        .target = ready_path(w),
+        .target = ready_path(w, path, sizeof path),
         .headers = "x-plimsoll-warmup: 1\r\n",
         .reply_cap = REPLY_BYTES,
         .timeout_ms = timeout_ms,
@@ -68,6 +79,13 @@ static void look_at_page(struct pl_worker *w, uint64_t now) {
     w->more->says_ready = true;
     w->more->proof_ms = now;
     pl_life_feed(w, PL_WEV_LOADED);
+}
+
+/* What it says of itself moves its readiness elsewhere: the question that waits would miss it. */
+void pl_probe_moved(struct pl_worker *w) {
+    if (w->state != PL_WORKER_LOADING || w->more->probe == NULL) return;
+    pl_probe_stop(w);
+    pl_probe_start(w);
 }
 
 void pl_probe_tick(struct pl_worker *w, uint64_t now) {

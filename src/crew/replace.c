@@ -109,6 +109,7 @@ void pl_replace_ready(struct pl_worker *w) {
     pl_series_observe(pl_series(m, PL_M_REPLACEMENT_SECONDS, s->config->id), (double)took / 1000);
     pl_log(log_of(s), PL_INFO, "worker.replaced", F_STR("service", s->config->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("took_ms", took), F_INT("gap_ms", 0));
+    s->crew->hooks.renewed(s->crew->hooks.ctx, s);
     next_slot(s, w);
 }
 

@@ -28,10 +28,11 @@ void pl_scrape_tick(struct pl_worker *w, uint64_t now) {
     if (w->state != PL_WORKER_READY || o->scrape != NULL || !speaks(w)) return;
     bool wanted = o->scraped_ms == 0 || now - c->metrics_asked_ms < ASKED_LATELY_MS;
     if (!wanted || now < o->scrape_at_ms) return;
+    char path[PL_PROBE_PATH_BYTES];
     const struct pl_ask_question q = {
         .socket_path = w->socket_path,
         .method = "GET",
-        .target = "/metrics",
+        .target = pl_probe_path(w, "/metrics", path, sizeof path),
         .headers = "x-plimsoll-warmup: 1\r\n",
         .reply_cap = TEXT_BYTES,
         .timeout_ms = (uint64_t)w->service->config->probe_timeout_ms * 5,

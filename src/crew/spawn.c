@@ -207,9 +207,9 @@ static void clean_now(uv_work_t *work) {
     struct cleaning *k = work->data;
     static const char *const kinds[] = { "prom", "tmp" };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        int fd = openat(k->run_fd, kinds[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = pl_tree_open(k->run_fd, kinds[i]);
         if (fd == -1) continue;
-        pl_remove_tree(fd, k->id);
+        pl_tree_remove(fd, k->id);
         close(fd);
     }
 }

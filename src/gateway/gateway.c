@@ -73,9 +73,14 @@ bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl
     return pl_server_listen(g->server, fd, name, err);
 }
 
-void pl_gateway_reconfigured(struct pl_gateway *g) {
+void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uint64_t max_buffered) {
+    g->o.max_connections = max_connections;
+    g->o.max_buffered = max_buffered;
     read_limits(g);
-    for (size_t i = 0; i < g->gate_count; i++) pl_queue_pump(&g->gates[i]);
+    for (size_t i = 0; i < g->gate_count; i++) {
+        pl_poison_forget(&g->gates[i].poison);
+        pl_queue_pump(&g->gates[i]);
+    }
 }
 
 /* --- what the crew tells */
@@ -87,6 +92,8 @@ static void on_described(void *ctx, struct pl_service *s) {
 }
 
 static void on_supply(void *ctx, struct pl_service *s) { pl_queue_pump(pl_gate_of(ctx, s)); }
+
+static void on_renewed(void *ctx, struct pl_service *s) { pl_poison_forget(&pl_gate_of(ctx, s)->poison); }
 
 static void on_unroutable(void *ctx, struct pl_worker *w) {
     struct pl_berth *b = w->pool;
@@ -116,6 +123,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
     *out = (struct pl_crew_hooks){ .ctx = g,
                                    .described = on_described,
                                    .supply_changed = on_supply,
+                                   .renewed = on_renewed,
                                    .unroutable = on_unroutable,
                                    .exited = on_exited,
                                    .gone = on_gone };
@@ -162,3 +170,5 @@ void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
 }
 
 uint64_t pl_gateway_buffered(const struct pl_gateway *g) { return g->buffered; }
+
+void pl_gateway_unlisten(struct pl_gateway *g) { pl_server_unlisten(g->server); }

@@ -42,8 +42,10 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
 void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out);
 /* Takes `fd`, a listening socket; `name` is its label ("0.0.0.0:3000"). */
 bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl_err *err);
+/* Closes the listeners, and nothing else: others take their place. */
+void pl_gateway_unlisten(struct pl_gateway *g);
 /* The configuration was reloaded: limits of the instance and of every service are read again. */
-void pl_gateway_reconfigured(struct pl_gateway *g);
+void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uint64_t max_buffered);
 
 /* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when
  * nobody is left (from the loop, or at once). Zombies are the crew's to wait for. */
@@ -52,6 +54,21 @@ void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx)
 void pl_gateway_cut(struct pl_gateway *g);
 /* After `empty` and the crew's end. */
 void pl_gateway_destroy(struct pl_gateway *g);
+
+/* A request that was answered well, with its body whole. Borrowed for the call. */
+struct pl_captured {
+    const char *method;
+    const char *target, *content_type; /* not NUL-ended; content_type NULL: none */
+    size_t target_len, content_type_len;
+    const char *body;
+    size_t body_len;
+    bool last; /* the last of those that were asked for */
+};
+typedef void pl_gateway_captured(void *ctx, struct pl_service *s, const struct pl_captured *c);
+/* Hands the next `count` requests for `route` (a path) to `each`; a new order replaces the service's old one.
+ */
+void pl_gateway_capture(struct pl_gateway *g, struct pl_service *s, const char *route, uint32_t count,
+                        pl_gateway_captured *each, void *ctx);
 
 /* For /status and the page of metrics. */
 struct pl_gateway_numbers {

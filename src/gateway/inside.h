@@ -3,6 +3,7 @@
 #ifndef PL_GATEWAY_INSIDE_H
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
+#include "admit/poison.h"
 #include "base/buf.h"
 #include "gateway/gateway.h"
 #include "gateway/route.h"
@@ -39,11 +40,14 @@ enum pl_phase {
 enum pl_body_mode { PL_BODY_NONE, PL_BODY_KEEP, PL_BODY_STREAM };
 
 /* Closed: surface.md 8.7. */
-#define PL_RESULTS(X)                                                                                     \
-    X(OK, "ok")                                                                                           \
-    X(CLIENT_ERROR, "client_error") X(SERVER_ERROR, "server_error") X(REFUSED, "refused")                 \
-        X(REJECTED, "rejected") X(TIMEOUT, "timeout") X(STALLED, "stalled") X(WORKER_DIED, "worker_died") \
-            X(CUT, "cut") X(CLIENT_GONE, "client_gone")
+#define PL_RESULTS(X)               \
+    X(OK, "ok")                     \
+    X(CLIENT_ERROR, "client_error") \
+    X(SERVER_ERROR, "server_error") \
+    X(REFUSED, "refused")           \
+    X(REJECTED, "rejected")         \
+    X(TIMEOUT, "timeout")           \
+    X(STALLED, "stalled") X(WORKER_DIED, "worker_died") X(CUT, "cut") X(CLIENT_GONE, "client_gone")
 enum pl_result {
 #define X(sym, name) PL_RESULT_##sym,
     PL_RESULTS(X)
@@ -96,8 +100,15 @@ enum pl_replay_class { PL_REPLAY_NOT_SENT, PL_REPLAY_NOT_STARTED, PL_REPLAY_UNKN
 enum { PL_STATUS_SERIES = 600 };
 struct pl_gate {
     struct pl_gateway *g;
+    struct {
+        uint32_t left; /* 0: nobody wants any */
+        char route[256];
+        pl_gateway_captured *each;
+        void *ctx;
+    } capture;
     struct pl_service *service;
     struct pl_admit admit;
+    struct pl_poison poison;
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
@@ -208,6 +219,13 @@ void pl_account_conn(struct pl_gateway *g, const struct pl_conn *c, uint16_t sta
 const char *pl_replay_name(unsigned class);
 void pl_account_gate(struct pl_gate *gate); /* makes the series */
 void pl_count_code(struct pl_gate *gate, uint16_t status);
+
+/* quarantine.c */
+bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */
+void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in a handler that died of this */
+
+/* capture.c */
+void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 
 /* cors.c */
 bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);

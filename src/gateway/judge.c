@@ -45,7 +45,7 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
     pl_timer_stop(&r->timer);
     pl_exchange_detach(r, false);
     r->replayed = true;
-    r->replay_class = (uint8_t)class;
+    r->replay_class = (uint8_t) class;
     r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = false;
     r->reply_bytes = 0;
     r->held.len = 0;
@@ -60,6 +60,7 @@ static void lose(struct pl_request *r) {
     if (w->exited) {
         cause = pl_look_cause(w, &sentence);
         w->lost_in_handlers++;
+        pl_quarantine_death(r, cause);
     }
     if (cause != NULL) {
         const char *service = r->gate->service->config->id;

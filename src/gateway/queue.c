@@ -51,6 +51,7 @@ void pl_queue_enter(struct pl_request *r) {
     uint64_t now = pl_gateway_now(r->g);
     struct pl_admit_supply supply = supply_of(gate, now);
     r->body_us = pl_now_us();
+    if (pl_quarantined(r)) return;
     enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
     pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
     switch (verdict) {

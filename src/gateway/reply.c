@@ -81,6 +81,7 @@ static void finish(struct pl_request *r) {
                                                          : PL_RESULT_OK };
     bool ok = r->status < 500;
     pl_timer_stop(&r->timer);
+    pl_capture_look(r);
     pl_account(r, &e);
     pl_upstream_release(r->up, r->sent_whole);
     r->up = NULL;

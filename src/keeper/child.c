@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "keeper/recipe.h"
@@ -24,8 +25,14 @@ static _Noreturn void stop_with(int report_fd, enum pl_child_step step, int erro
 /* The keeper blocks signals for its signalfd and ignores SIGPIPE; both would survive the exec. */
 static void reset_signals(void) {
     struct sigaction plain = { .sa_handler = SIG_DFL };
+    static const uint64_t kernel_plain[4]; /* the kernel's struct sigaction, on every 64-bit Linux */
     sigset_t none;
-    for (int s = 1; s < NSIG; s++) sigaction(s, &plain, NULL);
+    for (int s = 1; s < NSIG; s++) {
+        if (sigaction(s, &plain, NULL) == 0) continue;
+        /* libc keeps the first real-time signals to itself and refuses them; whoever started us may ignore
+         * them, and a worker's threads could not be cancelled then */
+        syscall(SYS_rt_sigaction, s, kernel_plain, NULL, sizeof(uint64_t));
+    }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }

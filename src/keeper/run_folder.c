@@ -10,62 +10,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const subfolders[] = { "w", "prom", "tmp", "snap" };
-enum { SUBFOLDERS = sizeof subfolders / sizeof *subfolders, MOST_PASSES = 8, MOST_TRIES = 16 };
+#include "base/tree.h"
 
-static int open_folder(int at, const char *name) {
-    return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
+static const char *const subfolders[] = { "w", "prom", "tmp", "snap" };
+enum { SUBFOLDERS = sizeof subfolders / sizeof *subfolders, MOST_TRIES = 16 };
 
 static bool is_dots(const char *name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
 /* --- removal --- */
 
-/* Which entries of a folder may go. */
-enum what { SOCKETS, ALL };
-
-static void clear_folder(int fd, enum what what, dev_t device, int depth);
-
-/* True if it has gone. */
-static bool remove_entry(int folder, const char *name, enum what what, dev_t device, int depth) {
+static void remove_socket(int folder, const char *name) {
     struct stat st;
-    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == -1) return false;
-    if (what == SOCKETS) return S_ISSOCK(st.st_mode) && unlinkat(folder, name, 0) == 0;
-    if (!S_ISDIR(st.st_mode)) return unlinkat(folder, name, 0) == 0;
-    if (st.st_dev != device || depth >= PL_RUN_DEPTH) return false;
-    int inner = open_folder(folder, name);
-    if (inner == -1) return false;
-    clear_folder(inner, ALL, device, depth + 1);
-    return unlinkat(folder, name, AT_REMOVEDIR) == 0;
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode))
+        unlinkat(folder, name, 0);
 }
 
-/* Takes `fd`. Removing while reading may hide entries, so it is read again until a pass finds nothing to
- * remove. */
-static void clear_folder(int fd, enum what what, dev_t device, int depth) {
-    bool again = true;
-    DIR *d = fdopendir(fd);
+static void remove_sockets(const struct pl_run_folder *r) {
+    int fd = pl_tree_open(r->fd, ".");
+    DIR *d = fd != -1 ? fdopendir(fd) : NULL;
     if (d == NULL) {
-        close(fd);
+        if (fd != -1) close(fd);
         return;
     }
-    for (int passes = 0; again && passes < MOST_PASSES; passes++) {
-        again = false;
-        rewinddir(d);
-        for (struct dirent *e; (e = readdir(d)) != NULL;)
-            if (!is_dots(e->d_name) && remove_entry(dirfd(d), e->d_name, what, device, depth)) again = true;
-    }
+    for (struct dirent *e; (e = readdir(d)) != NULL;) remove_socket(dirfd(d), e->d_name);
     closedir(d);
 }
 
-static void clear(const struct pl_run_folder *r, const char *name, enum what what) {
-    struct stat st;
-    int fd = open_folder(r->fd, name);
-    if (fd == -1) return;
-    if (fstat(r->fd, &st) == 0) {
-        clear_folder(fd, what, st.st_dev, 1);
-    } else {
-        close(fd);
-    }
+static void clear(const struct pl_run_folder *r, const char *name) {
+    int fd = pl_tree_open(r->fd, name);
+    if (fd != -1) pl_tree_clear(fd);
 }
 
 bool pl_run_folder_socket_name_ok(const char *name) {
@@ -74,7 +47,7 @@ bool pl_run_folder_socket_name_ok(const char *name) {
 }
 
 void pl_run_folder_remove_socket(const struct pl_run_folder *r, const char *name) {
-    remove_entry(r->fd, name, SOCKETS, 0, 0);
+    remove_socket(r->fd, name);
 }
 
 /* --- opening --- */
@@ -113,7 +86,7 @@ static bool check_folder(const char *path, const struct stat *st, struct pl_err 
 static bool open_and_check(struct pl_run_folder *r, struct pl_err *err) {
     struct stat st;
     if (!make_folder(r->path, err)) return false;
-    r->fd = open_folder(AT_FDCWD, r->path);
+    r->fd = pl_tree_open(AT_FDCWD, r->path);
     if (r->fd == -1 && (errno == ENOTDIR || errno == ELOOP))
         return PL_FAIL(err, PL_E_SYS,
                        "run folder %s is a symbolic link or no folder: name another one with run_dir",
@@ -176,7 +149,7 @@ static void close_both(struct pl_run_folder *r) {
 /* A subfolder that is none, or that somebody made, is made anew. */
 static bool make_subfolder(const struct pl_run_folder *r, const char *name, struct pl_err *err) {
     if (mkdirat(r->fd, name, 0700) == 0) return true;
-    int fd = errno == EEXIST ? open_folder(r->fd, name) : -1;
+    int fd = errno == EEXIST ? pl_tree_open(r->fd, name) : -1;
     if (fd == -1 && (errno == ENOTDIR || errno == ELOOP) && unlinkat(r->fd, name, 0) == 0 &&
         mkdirat(r->fd, name, 0700) == 0)
         return true;
@@ -187,7 +160,7 @@ static bool make_subfolder(const struct pl_run_folder *r, const char *name, stru
                        r->path, name, strerror(error));
     }
     close(fd);
-    clear(r, name, ALL);
+    clear(r, name);
     return true;
 }
 
@@ -197,7 +170,7 @@ static bool prepare(struct pl_run_folder *r, struct pl_err *err) {
     if (ftruncate(r->lock_fd, 0) == -1 || pwrite(r->lock_fd, text, (size_t)length, 0) != length)
         return PL_FAIL(err, PL_E_SYS, "run folder %s is not writable (%s): name another one with run_dir",
                        r->path, strerror(errno));
-    clear(r, ".", SOCKETS);
+    remove_sockets(r);
     for (size_t i = 0; i < SUBFOLDERS; i++)
         if (!make_subfolder(r, subfolders[i], err)) return false;
     return true;
@@ -223,9 +196,9 @@ bool pl_run_folder_open(struct pl_run_folder *r, const char *path, struct pl_err
 /* The lock goes last: whoever takes it finds nothing of ours. */
 void pl_run_folder_close(struct pl_run_folder *r) {
     if (r->fd == -1) return;
-    clear(r, ".", SOCKETS);
+    remove_sockets(r);
     for (size_t i = 0; i < SUBFOLDERS; i++) {
-        clear(r, subfolders[i], ALL);
+        clear(r, subfolders[i]);
         unlinkat(r->fd, subfolders[i], AT_REMOVEDIR);
     }
     unlinkat(r->fd, "lock", 0);

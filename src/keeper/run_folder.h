@@ -8,14 +8,13 @@
  * Whoever calls makes the parents; the last component is made here. What a killed predecessor left is removed
  * after the lock was taken, and everything of ours at the end: the folder itself too, unless others keep
  * something in it. Removal knows the open folder only (openat, unlinkat), follows no symbolic link, leaves
- * other file systems alone, and goes no deeper than PL_RUN_DEPTH.
+ * other file systems alone, and goes no deeper than PL_TREE_DEPTH (base/tree.h).
  */
 #ifndef PL_KEEPER_RUN_FOLDER_H
 #define PL_KEEPER_RUN_FOLDER_H
 #include "base/err.h"
 
 enum {
-    PL_RUN_DEPTH = 32,
     PL_RUN_SOCKET_BYTES = 16, /* "/w/" and a name of up to 12, or "/agents.sock", and the end */
     PL_RUN_PATH_BYTES = 107   /* sun_path without its end */
 };

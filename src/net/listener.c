@@ -129,3 +129,5 @@ void pl_listeners_close(struct pl_server *s) {
     for (struct pl_listener *l = s->listeners; l != NULL; l = l->next)
         if (!uv_is_closing((uv_handle_t *)&l->poll)) uv_close((uv_handle_t *)&l->poll, on_poll_closed);
 }
+
+void pl_server_unlisten(struct pl_server *s) { pl_listeners_close(s); }

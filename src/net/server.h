@@ -61,6 +61,8 @@ struct pl_server_options {
 struct pl_server *pl_server_create(const struct pl_server_options *o);
 /* Takes `fd`: a listening TCP or Unix socket. `name` is its label in metrics and logs. */
 bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_err *err);
+/* Closes the listeners; connections stay. */
+void pl_server_unlisten(struct pl_server *s);
 /* Stops accepting, closes idle connections and, as they finish, the others. `empty` is called from the loop
  * (or at once if it is empty already). */
 void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx);

@@ -179,3 +179,18 @@ def test_a_task_under_way_is_waited_for_by_a_replacement(serve):
     assert server.verb("restart", "feature").returncode == 0
     server.wait_for("worker.gone")
     assert any(line.startswith("job end 1") for line in server.journal())
+
+
+def test_ten_retries_of_a_poison_request_cost_at_most_two_workers(serve):
+    s = serve("service:Feature", "--workers", "1").ready()
+    replies = []
+    for _ in range(10):
+        replies.append(s.post("/die", {"status": 9}, timeout=60))
+        s.wait_until(lambda: s.get("/readyz").status == 200, what="a worker is back")
+    assert [r.status for r in replies] == [502, 502] + [422] * 8
+    assert all(r.headers["x-should-retry"] == "false" for r in replies[2:])
+    assert replies[2].headers["x-plimsoll-reason"] == "quarantined"
+    assert len(s.log.find("worker.death")) == 2 and len(s.log.find("request.quarantined")) == 1
+    assert s.post("/predict").status == 200 and s.post("/text", {"name": "x"}).status == 200
+    assert s.verb("restart", "feature").returncode == 0
+    assert s.post("/die", {"status": 9}).status == 502

@@ -87,6 +87,14 @@ def test_limits_that_cannot_be_set_are_a_failed_start(keeper):
     assert (ended.exec_step, ended.exec_errno) == (4, errno.EINVAL)
 
 
+def test_a_worker_may_be_preferred_by_the_oom_killer_without_any_rights(keeper):
+    """The keeper is not dumpable, and its forks inherit that: their own /proc files belong to root then."""
+    main = keeper().main()
+    worker = main.spawn("/bin/cat", "/proc/self/oom_score_adj", oom=300)
+    main.wait_exit(wire.GONE, worker)
+    assert worker.output() == "300\n"
+
+
 LOOK = """
 import os
 PYTHONS = 1 << 12 | 1 << 24  # SIGPIPE and SIGXFSZ: Python itself ignores them
@@ -107,6 +115,17 @@ def test_a_worker_has_exactly_its_descriptors_and_a_clean_start(keeper, flags, f
     main.wait_exit(wire.GONE, worker)
     assert worker.output() == (f"{fds} True /memfd:plimsoll-page (deleted) 0 0 /tmp {main.boot:x}.{worker.generation} "
                                "a b /dev/null\n")
+
+
+def test_a_real_time_signal_of_libc_that_was_ignored_is_plain_in_a_worker(keeper):
+    def ignore():
+        plain = (ctypes.c_uint64 * 4)(1)  # SIG_IGN
+        ctypes.CDLL(None).syscall(13, 32, plain, None, 8)  # rt_sigaction, which libc refuses for 32
+    main = keeper(preexec_fn=ignore).main()
+    worker = main.python(LOOK, env=["WORD=x"])
+    assert main.wait_exit(wire.EXITED, worker).status == 0
+    main.wait_exit(wire.GONE, worker)
+    assert " 0 0 /" in worker.output(), worker.output()
 
 
 def test_a_keeper_without_standard_descriptors_and_with_ignored_signals_does_the_same(keeper):
@@ -330,8 +349,6 @@ def test_what_main_said_before_it_died_counts(keeper):
     main = k.main()
     worker = main.spawn(*SLEEP)
     k.signal(signal.SIGSTOP)
-    for _ in range(150):  # more than are served in one turn
-        main.post(wire.NOTE, struct.pack("<QII", worker.generation, 5, 0) + b"early")
     main.post(wire.NOTE, struct.pack("<QII", worker.generation, 5, 0) + b"last!")
     with open("/dev/null", "rb") as nothing:
         main.post(wire.HOLD, struct.pack("<Q32s", 0, b"last"), [nothing.fileno()])

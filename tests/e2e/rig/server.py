@@ -200,7 +200,8 @@ class Server:
         sockets = [str(p) for p in self.folder.rglob("*") if stat.S_ISSOCK(p.lstat().st_mode)]
         if sockets:
             problems.append(f"sockets left: {sockets}")
-        shm = [p.name for p in Path("/dev/shm").iterdir() if "plimsoll" in p.name]
+        # the dry dock's cards are its own tests' business, and those may run beside us
+        shm = [p.name for p in Path("/dev/shm").iterdir() if "plimsoll" in p.name and "drydock" not in p.name]
         if shm:
             problems.append(f"left in /dev/shm: {shm}")
         return problems

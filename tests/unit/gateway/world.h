@@ -251,7 +251,7 @@ static void set(const char *key, const char *text) {
     size_t service =
         strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
     if (!pl_config_set(W.app.config, service, key, text, PL_FROM_FLAG, "test", &err)) fail_msg("%s", err.msg);
-    if (W.gateway != NULL) pl_gateway_reconfigured(W.gateway);
+    if (W.gateway != NULL) pl_gateway_reconfigured(W.gateway, 1000, 64 << 20);
 }
 static int world_begins(void **state) {
     struct pl_err err = { 0 };

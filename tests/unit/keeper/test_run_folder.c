@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/tree.h"
 #include "unit.h"
 
 static char base[32];
@@ -163,7 +164,7 @@ TEST(removal_follows_no_link_and_many_files_are_no_trouble) {
 TEST(what_is_too_deep_stays_and_ends_nothing) {
     char name[256] = "tmp";
     assert_true(pl_run_folder_open(&run, path, &err));
-    for (int i = 0; i < PL_RUN_DEPTH + 5; i++) {
+    for (int i = 0; i < PL_TREE_DEPTH + 5; i++) {
         strcat(name, "/d");
         assert_int_equal(mkdir(in(name), 0700), 0);
     }

@@ -1,0 +1,268 @@
+/* doctor.c - `plimsoll doctor`: what serving here would meet, one line each, with the remedy. Nothing is
+ * started but the interpreter, and nothing is left. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/accept.h"
+#include "cli/bound.h"
+#include "cli/paths.h"
+#include "cli/verbs.h"
+
+enum { PYTHON_LIMIT_S = 60, FEW_DESCRIPTORS = 4096 };
+enum state { OK, WARN, FAIL };
+
+struct checkup {
+    struct pl_cli *cli;
+    json_t *checks; /* with --json */
+    bool failed;
+};
+
+static void tell(struct checkup *u, enum state state, const char *name, const char *remedy, const char *fmt,
+                 ...) __attribute__((format(printf, 5, 6)));
+static void tell(struct checkup *u, enum state state, const char *name, const char *remedy, const char *fmt,
+                 ...) {
+    static const char *const words[] = { "ok", "warn", "fail" };
+    char text[512];
+    va_list list;
+    va_start(list, fmt);
+    vsnprintf(text, sizeof text, fmt, list);
+    va_end(list);
+    if (state == FAIL) u->failed = true;
+    if (u->checks != NULL) {
+        json_t *c = json_pack("{s:s,s:s,s:s}", "name", name, "state", words[state], "text", text);
+        if (remedy != NULL && state != OK) json_object_set_new(c, "remedy", json_string(remedy));
+        json_array_append_new(u->checks, c);
+        return;
+    }
+    printf("%-4s %-12s %s\n", words[state], name, text);
+    if (remedy != NULL && state != OK) printf("     %-12s -> %s\n", "", remedy);
+}
+
+/* --- the service's interpreter, asked in a process of its own; torch is imported there, and no CUDA context
+ * is made */
+
+static const char questions[] =
+    "import importlib.metadata as m, importlib.util as u, json, sys, ctypes\n"
+    "def version(name):\n"
+    "    try: return m.version(name)\n"
+    "    except m.PackageNotFoundError: return None\n"
+    "out = {'python': sys.version.split()[0], 'bentoml': version('bentoml'), 'torch': version('torch'),\n"
+    "       'vllm': version('vllm')}\n"
+    "if out['torch']:\n"
+    "    try:\n"
+    "        import torch\n"
+    "        out['cuda'] = torch.version.cuda\n"
+    "        out['devices'] = torch.cuda.device_count()\n"
+    "    except Exception as exc: out['torch_error'] = f'{type(exc).__name__}: {exc}'[:200]\n"
+    "print(json.dumps(out))\n";
+
+static json_t *ask_python(const char *python) {
+    char text[8192];
+    size_t have = 0;
+    int pair[2], status = 0;
+    if (pipe2(pair, O_CLOEXEC) == -1) return NULL;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int nothing = open("/dev/null", O_RDWR);
+        if (nothing != -1) dup2(nothing, 2);
+        dup2(pair[1], 1);
+        alarm(PYTHON_LIMIT_S);
+        execl(python, python, "-c", questions, (char *)NULL);
+        _exit(127);
+    }
+    close(pair[1]);
+    for (ssize_t n; have < sizeof text - 1 && (n = read(pair[0], text + have, sizeof text - 1 - have)) > 0;)
+        have += (size_t)n;
+    close(pair[0]);
+    if (pid == -1 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return NULL;
+    return json_loadb(text, have, 0, NULL);
+}
+
+static void check_python(struct checkup *u, const struct pl_service_config *s) {
+    struct pl_err err;
+    char python[PL_PATH_BYTES];
+    if (!pl_path_python(s != NULL ? s->python : NULL, python, &err)) {
+        tell(u, FAIL, "python", err.hint, "%s", err.msg);
+        return;
+    }
+    json_t *doc = ask_python(python);
+    if (doc == NULL) {
+        tell(u, FAIL, "python", "give --python PATH", "%s does not run as a Python interpreter", python);
+        return;
+    }
+    const char *bentoml = json_string_value(json_object_get(doc, "bentoml"));
+    const char *torch = json_string_value(json_object_get(doc, "torch"));
+    const char *cuda = json_string_value(json_object_get(doc, "cuda"));
+    const char *broken = json_string_value(json_object_get(doc, "torch_error"));
+    tell(u, OK, "python", NULL, "%s (%s)", json_string_value(json_object_get(doc, "python")), python);
+    if (bentoml == NULL)
+        tell(u, FAIL, "bentoml", "pip install bentoml, or --python of the environment that has it",
+             "not installed there");
+    else if (strncmp(bentoml, "1.4.", 4) == 0)
+        tell(u, OK, "bentoml", NULL, "%s", bentoml);
+    else
+        tell(u, WARN, "bentoml", "1.4 is what Plimsoll is tested with", "%s", bentoml);
+    if (broken != NULL)
+        tell(u, FAIL, "torch", "the service will fail in the same way", "%s does not import: %s", torch,
+             broken);
+    else if (torch == NULL)
+        tell(u, OK, "torch", NULL, "not installed (needed by services that use it only)");
+    else if (cuda == NULL)
+        tell(u, OK, "torch", NULL, "%s, a build for the CPU", torch);
+    else if (json_integer_value(json_object_get(doc, "devices")) == 0)
+        tell(u, WARN, "torch", "look at the driver and at CUDA_VISIBLE_DEVICES",
+             "%s for CUDA %s sees no device", torch, cuda);
+    else
+        tell(u, OK, "torch", NULL, "%s for CUDA %s, devices: %lld", torch, cuda,
+             (long long)json_integer_value(json_object_get(doc, "devices")));
+    json_decref(doc);
+}
+
+/* The driver's own library. It is opened in a child: a call that never returns must not take us with it. */
+static void check_gpu(struct checkup *u) {
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(10);
+        void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+        int (*init)(void) = NULL;
+        int (*count)(unsigned *) = NULL;
+        unsigned devices = 0;
+        if (lib == NULL) _exit(250);
+        *(void **)&init = dlsym(lib, "nvmlInit_v2");
+        *(void **)&count = dlsym(lib, "nvmlDeviceGetCount_v2");
+        if (init == NULL || count == NULL || init() != 0 || count(&devices) != 0) _exit(251);
+        _exit(devices < 200 ? (int)devices : 200);
+    }
+    if (pid == -1 || waitpid(pid, &status, 0) != pid) return;
+    if (!WIFEXITED(status))
+        tell(u, FAIL, "gpu", "the driver is stuck: look at dmesg, restart the node", "NVML does not answer");
+    else if (WEXITSTATUS(status) == 250)
+        tell(u, OK, "gpu", NULL, "no NVIDIA driver here: services run on the CPU");
+    else if (WEXITSTATUS(status) == 251)
+        tell(u, FAIL, "gpu", "nvidia-smi says more", "NVML is there and does not start");
+    else
+        tell(u, OK, "gpu", NULL, "NVML sees %d devices", WEXITSTATUS(status));
+}
+
+/* --- the machine */
+
+static bool read_line(const char *path, char *out, size_t room) {
+    PL_AUTO_FILE FILE *f = fopen(path, "re");
+    if (f == NULL || fgets(out, (int)room, f) == NULL) return false;
+    out[strcspn(out, "\n")] = '\0';
+    return true;
+}
+
+static void check_cgroup(struct checkup *u) {
+    char line[512], path[600], max[64];
+    if (!read_line("/proc/self/cgroup", line, sizeof line) || strncmp(line, "0::", 3) != 0) {
+        tell(u, WARN, "cgroup", "death by the kernel's OOM killer can be told apart with cgroup v2 only",
+             "this is no cgroup v2");
+        return;
+    }
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", strcmp(line + 3, "/") == 0 ? "" : line + 3);
+    if (read_line(path, max, sizeof max) || read_line("/sys/fs/cgroup/memory.max", max, sizeof max))
+        tell(u, OK, "cgroup", NULL, "v2, memory.max %s", max);
+    else
+        tell(u, OK, "cgroup", NULL, "v2, no memory limit of our own");
+}
+
+static void check_limits(struct checkup *u) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;
+    if (r.rlim_max < FEW_DESCRIPTORS)
+        tell(u, WARN, "limits", "raise it: ulimit -n, LimitNOFILE=, or the container runtime's setting",
+             "%llu descriptors at most: about %llu connections", (unsigned long long)r.rlim_max,
+             (unsigned long long)r.rlim_max / 3);
+    else
+        tell(u, OK, "limits", NULL, "%llu descriptors", (unsigned long long)r.rlim_max);
+}
+
+static void check_folders(struct checkup *u, const struct pl_config *c) {
+    struct pl_err err;
+    char run[PL_PATH_BYTES], state[PL_PATH_BYTES], lock[PL_PATH_BYTES + 8], pid[32];
+    if (!pl_path_run_dir(c, true, run, &err)) {
+        tell(u, FAIL, "run_dir", err.hint, "%s", err.msg);
+    } else {
+        snprintf(lock, sizeof lock, "%s/lock", run);
+        if (read_line(lock, pid, sizeof pid))
+            tell(u, OK, "run_dir", NULL, "%s (a server runs there, pid %s)", run, pid);
+        else
+            tell(u, OK, "run_dir", NULL, "%s", run);
+    }
+    pl_path_state_dir(c, state);
+    if (state[0] == '\0')
+        tell(u, WARN, "state_dir", "set state_dir to a folder that can be written",
+             "none: samples cannot be kept");
+    else
+        tell(u, OK, "state_dir", NULL, "%s", state);
+}
+
+static void check_ports(struct checkup *u, const struct pl_config *c) {
+    struct pl_err err;
+    for (size_t i = 0; i <= c->listen.count; i++) {
+        const struct pl_address *a = i < c->listen.count ? &c->listen.at[i] : &c->admin;
+        if (a->kind != PL_ADDRESS_TCP) continue;
+        int fd = pl_bound_open(a, &err);
+        if (fd == -1)
+            tell(u, FAIL, i < c->listen.count ? "listen" : "admin", err.hint, "%s", err.msg);
+        else
+            tell(u, OK, i < c->listen.count ? "listen" : "admin", NULL, "%s is free", a->text);
+        if (fd != -1) close(fd);
+    }
+}
+
+static void check_parts(struct checkup *u) {
+    struct pl_err err;
+    char path[PL_PATH_BYTES];
+    tell(u, OK, "plimsoll", NULL, "%s, llhttp %s", PL_VERSION, PL_LLHTTP_VERSION);
+    if (!pl_path_keeper(path, &err) || !pl_path_python_side(path, &err))
+        tell(u, FAIL, "parts", err.hint, "%s", err.msg);
+}
+
+int pl_verb_doctor(struct pl_cli *cli) {
+    struct checkup u = { .cli = cli };
+    struct pl_err err = { 0 };
+    const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
+    if (cli->args.json) u.checks = json_array();
+    check_parts(&u);
+    struct pl_config *c = pl_accept_for_doctor(&cli->args, target, &err);
+    if (c == NULL) {
+        tell(&u, FAIL, "config", err.hint, "%s", err.msg);
+    } else {
+        tell(&u, OK, "config", NULL, "%s", c->file != NULL ? c->file : "no file, all defaults");
+        for (size_t i = 0; i < c->warnings.count; i++)
+            tell(&u, WARN, "config", NULL, "%s", c->warnings.at[i]);
+        check_python(&u, c->service_count > 0 ? &c->services[0] : NULL);
+    }
+    check_gpu(&u);
+    check_cgroup(&u);
+    check_limits(&u);
+    if (c != NULL) {
+        check_folders(&u, c);
+        check_ports(&u, c);
+    }
+    if (u.checks != NULL) {
+        json_t *doc =
+            json_pack("{s:i,s:s,s:b,s:o}", "v", 1, "kind", "doctor", "ok", !u.failed, "checks", u.checks);
+        char *text = json_dumps(doc, JSON_COMPACT);
+        printf("%s\n", text != NULL ? text : "{}");
+        free(text);
+        json_decref(doc);
+    }
+    pl_config_destroy(c);
+    return u.failed ? 1 : 0;
+}

@@ -1,0 +1,47 @@
+"""`plimsoll sample`: a real request becomes the warm-up of the next worker."""
+
+import threading
+
+BODY = b'{"name": "sampled"}'
+
+
+def test_a_request_is_kept_and_warms_the_successor(serve):
+    s = serve("service:Feature", "--workers", "1", "--warmup.examples", "off").ready()
+    assert s.log.find("worker.unwarmed")
+    done = []
+    waiting = threading.Thread(target=lambda: done.append(s.verb("sample", "/text", "--from-next", "--json")))
+    waiting.start()
+    s.wait_for("operator.action", {"verb": "sample"})
+    assert s.post("/text", BODY, headers={"content-type": "application/json"}).status == 200
+    waiting.join(60)
+    assert done and done[0].returncode == 0, done
+    assert s.wait_for("sample.recorded")["bytes"] == len(BODY)
+
+    listed = s.verb("sample", "--list")
+    assert listed.returncode == 0 and "/text" in listed.stdout and f"{len(BODY)} bytes" in listed.stdout
+    folder = s.folder / "state/samples/feature"
+    assert {p.suffix for p in folder.iterdir()} == {".json", ".body"}
+    assert all(p.stat().st_mode & 0o777 == 0o600 for p in folder.iterdir())
+    assert next(folder.glob("*.body")).read_bytes() == BODY
+
+    assert s.verb("restart", "feature").returncode == 0
+    warming = s.log.find("worker.warming")[-1]
+    assert warming["source"] == "recorded" and s.log.find("worker.ready")[-1]["warm"] is True
+
+    sample = next(folder.glob("*.json")).stem
+    assert s.verb("sample", "--remove", sample).returncode == 0
+    assert not list(folder.iterdir())
+    assert s.verb("sample", "--remove", sample).returncode == 1
+
+
+def test_a_file_is_kept_and_what_makes_no_sense_is_refused(serve, tmp_path):
+    s = serve("service:Feature", "--workers", "1").ready()
+    body = tmp_path / "body.json"
+    body.write_bytes(BODY)
+    kept = s.verb("sample", "/text", "--file", str(body))
+    assert kept.returncode == 0 and f"{len(BODY)} bytes" in kept.stdout
+    assert s.verb("sample", "text", "--file", str(body)).returncode == 2
+    assert s.verb("sample", "/text").returncode == 2
+    assert s.verb("sample", "nobody", "/text", "--file", str(body)).returncode == 2
+    assert s.verb("sample", "/text", "--file", "/none").returncode == 5
+    assert s.verb("sample", "--list", "--json").returncode == 0
