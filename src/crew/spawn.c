@@ -24,7 +24,7 @@ enum {
     UPSTREAM_KEEP_ALIVE_S = 3600, /* uvicorn keeps connections longer than our pool ever does */
 };
 
-static int listen_at(const char *path, struct pl_err *err) {
+int pl_spawn_listen(const char *path, struct pl_err *err) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     size_t n = strlen(path);
     if (n >= sizeof address.sun_path) {
@@ -114,7 +114,10 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
     static char prom[160], tmp[160];
     struct pl_crew *c = w->service->crew;
     const struct pl_service_config *s = w->service->config;
-    if (!make_folder(prom, sizeof prom, c, "prom", w->more->id, err)) return false;
+    const struct pl_apart *apart = w->service->more->apart;
+    /* Who answers on a shared socket cannot be chosen, so each answers for all: one folder, as in BentoML. */
+    const char *metrics = apart != NULL ? strrchr(apart->socket_path, '/') + 1 : w->more->id;
+    if (!make_folder(prom, sizeof prom, c, "prom", metrics, err)) return false;
     if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
     const struct pl_recipe_facts facts = {
         .python = s->python,
@@ -123,9 +126,10 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .ident = s->run,
         .prom_dir = prom,
         .tmp_dir = tmp,
+        .dependency = apart != NULL ? apart->name : NULL,
         .worker = w->slot,
         .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,
-        .graceful_stop_s = (uint64_t)(s->stop_timeout_ms + 999) / 1000,
+        .graceful_stop_s = (pl_life_patience_ms(w->service) + 999) / 1000,
     };
     return pl_recipe_python(c->app->config, s, &facts, environ, a, r, err);
 }
@@ -140,7 +144,15 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     m->spawn.stop_signal = SIGTERM;
     m->spawn.stop_ms = (uint32_t)s->stop_timeout_ms;
     m->spawn.oom_score_adj = (int32_t)s->oom_score_adj;
-    /* Who it is, for a main that dies before it leaves a note: index and slot; the rest is for people. */
+    /* Who it is, for a main that dies before it leaves a note: index and slot; the rest is for people. Of a
+     * dependency: index, slot, number, and the name of its folders, since its socket is not its own. */
+    const struct pl_apart *apart = w->service->more->apart;
+    if (apart != NULL) {
+        m->spawn.stop_rank = apart->rank;
+        snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u.%u %.15s", w->service->index, w->slot,
+                 apart->number, w->more->id);
+        return;
+    }
     snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u %.20s", w->service->index, w->slot, s->id);
     snprintf(m->spawn.socket_name, sizeof m->spawn.socket_name, "w/%s", w->more->id);
 }
@@ -153,7 +165,11 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     int pair[2] = { -1, -1 };
     snprintf(w->more->id, sizeof w->more->id, "%llx-%llx", (unsigned long long)c->welcome.main_id,
              (unsigned long long)++c->sequence);
-    snprintf(w->socket_path, sizeof w->socket_path, "%s/w/%s", c->run_dir, w->more->id);
+    const struct pl_apart *apart = w->service->more->apart;
+    if (apart != NULL)
+        memcpy(w->socket_path, apart->socket_path, sizeof w->socket_path);
+    else
+        snprintf(w->socket_path, sizeof w->socket_path, "%s/w/%s", c->run_dir, w->more->id);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
     bool ok = build_recipe(w, &arena, &recipe, err);
     PL_AUTO_FD int recipe_fd = ok ? recipe_memfd(&recipe, err) : -1;
@@ -162,15 +178,15 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     pl_arena_free(&arena);
     /* The listener exists before the worker: a probe written into it waits there. Our copy is closed at once,
      * so that a dead worker refuses. */
-    PL_AUTO_FD int listener = ok ? listen_at(w->socket_path, err) : -1;
-    ok = ok && listener != -1;
+    PL_AUTO_FD int listener = ok && apart == NULL ? pl_spawn_listen(w->socket_path, err) : -1;
+    ok = ok && (apart != NULL || listener != -1);
     if (ok && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
         ok = PL_FAIL_SYS(err, errno, "control socket");
     PL_AUTO_FD int theirs = pair[1];
     if (!ok) return false;
     if (!pl_control_open(w, pair[0])) return PL_FAIL(err, PL_E_NOMEM, "control socket: out of memory");
     m.fds[0] = recipe_fd;
-    m.fds[1] = listener;
+    m.fds[1] = apart != NULL ? apart->listener : listener;
     m.fds[2] = theirs;
     m.fd_count = 3;
     w->more->time.spawned = pl_crew_now(c);

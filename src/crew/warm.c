@@ -144,7 +144,13 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
     ask(w);
 }
 
-void pl_warm_start(struct pl_worker *w) { pl_samples_load(w); }
+/* A dependency is warmed by what its callers' warm-up makes of it. */
+void pl_warm_start(struct pl_worker *w) {
+    if (pl_depend_is(w->service))
+        pl_life_feed(w, PL_WEV_WARMED);
+    else
+        pl_samples_load(w);
+}
 
 void pl_warm_stop(struct pl_worker *w) {
     if (w->more->warming != NULL) pl_ask_cancel(w->more->warming);
