@@ -1,7 +1,9 @@
 """The control socket: JSON lines with `v`, both ways.
 
-First the worker describes its service and waits for `go`; then a daemon thread answers what main asks, also while an
-async handler blocks the event loop. The other end may go away at any time (main was killed): the worker goes on.
+First the worker describes its service and waits for `go`. A `wait` in between says that somebody has heard it, and that
+`go` takes as long as it takes: what it depends on is not ready yet. Then a daemon thread answers what main asks, also
+while an async handler blocks the event loop. The other end may go away at any time (main was killed): the worker goes
+on.
 """
 
 import json
@@ -92,12 +94,15 @@ class Control:
             if line is None:
                 return None
             try:
-                go = json.loads(line).get("go")
-            except (ValueError, AttributeError):
-                go = None
-            if isinstance(go, dict):
-                return go
-            self._answer(line)
+                said = json.loads(line)
+            except ValueError:
+                said = None
+            if isinstance(said, dict) and isinstance(said.get("go"), dict):
+                return said["go"]
+            if isinstance(said, dict) and "wait" in said:
+                deadline = None  # the next main will say `go` if this one dies
+            else:
+                self._answer(line)
 
     def fallback(self, reason):
         """Says that this service is another kind's, and waits to be ended: returns only when nobody is there. A main

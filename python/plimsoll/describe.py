@@ -217,14 +217,63 @@ def members_with(inner, mark):
     return [n for n in dir(inner) if getattr(getattr(inner, n, None), mark, False)]
 
 
-def runs_apart(dependency):
+def own_config(service):
+    """What is set for this very service: by its decorator, and by its name in BentoML's configuration."""
+    named = bentoml_services().get(service.name)
+    return bento.merged(service.config, named) if isinstance(named, dict) else service.config
+
+
+def runs_apart(config):
     """BentoML's way with a process of its own is worth it when the dependency scales by itself."""
-    config = dependency.config
     return config.get("workers") not in (None, 1) or "threads" in config or bool(config.get("resources"))
 
 
-def describe(service, degraded=()):
-    others = [s for s in service.all_services(exclude_urls=True).values() if s is not service]
+def ranks(service):
+    """How far below `service` each one of its dependencies lies, on the longest way: who calls it ends before it."""
+    out = {}
+
+    def walk(one, rank):
+        if out.get(one.name, -1) >= rank:
+            return
+        out[one.name] = rank
+        for below in one.dependencies.values():
+            if below.on is not None and not below.url and not below.deployment:
+                walk(below.on, rank + 1)
+
+    walk(service, 0)
+    return out
+
+
+def dependencies(service, elsewhere=()):
+    """Those that may get processes of their own; `elsewhere` names those that run already."""
+    out = []
+    rank = ranks(service)
+    for one in service.all_services(exclude_urls=True).values():
+        if one is service or one.name in elsewhere:
+            continue
+        config = own_config(one)
+        out.append({
+            "name": one.name,
+            "separate": runs_apart(config),
+            "workers": config.get("workers") or 1,
+            "rank": rank.get(one.name, 1),
+        })  # fmt: skip
+    return out
+
+
+def has_tasks(service):
+    return any(getattr(m, "is_task", False) for m in service.apis.values())
+
+
+def wants_deployment(service):
+    """Whether something is to be done once for each deployment, of the service or of what it depends on."""
+    return any(
+        has_tasks(s) or members_with(s.inner, "__bentoml_deployment_hook__")
+        for s in service.all_services(exclude_urls=True).values()
+    )
+
+
+def describe(service, degraded=(), elsewhere=()):
     return {
         "name": service.name,
         "bentoml": bento.version(),
@@ -235,7 +284,8 @@ def describe(service, degraded=()):
         "is_ready": hasattr(service.inner, "__is_ready__"),
         "deployment_hooks": len(members_with(service.inner, "__bentoml_deployment_hook__")),
         "tasks": sum(1 for m in service.apis.values() if getattr(m, "is_task", False)),
-        "dependencies": [{"name": s.name, "separate": runs_apart(s)} for s in others],
+        "wants_deployment": wants_deployment(service),
+        "dependencies": dependencies(service, elsewhere),
         "degraded": list(degraded),
     }
 

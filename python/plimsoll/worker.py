@@ -9,7 +9,9 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
-it and says `go`; deployment hooks run if this start is a new deployment; then BentoML makes the instance and serves.
+it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
+then BentoML makes the instance and serves. A dependency that runs apart is a worker like any other with --service-name;
+its timeout, concurrency and access log are BentoML's own, since nobody stands before it.
 
 Private names of BentoML are used, each probed: a missing one costs its feature, not the service.
     _bentoml_impl.worker.service.main                         the entry itself; without it nothing can be started
@@ -17,8 +19,10 @@ Private names of BentoML are used, each probed: a missing one costs its feature,
     _bentoml_sdk.service.factory.Service.to_asgi, APIMethod.func           records
     bentoml._internal.server.http.traffic.TimeoutMiddleware                no timer is left behind
     _bentoml_impl.server.serving.server_on_deployment                      hooks and the table of tasks
+    bentoml._internal.configuration.containers.BentoMLContainer.remote_runner_mapping   where dependencies are
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -44,10 +48,6 @@ def generation():
         return int(number), int(boot, 16) & (2**64 - 1)
     except ValueError:
         return 0, 0
-
-
-def has_tasks(service):
-    return any(getattr(method, "is_task", False) for method in service.apis.values())
 
 
 class Launcher:
@@ -162,9 +162,12 @@ class Launcher:
                 self.page.stamp("imported_ms")
             routes = self._wrap(service)
             timeout_s = self._agree(service)
-            with bento.limits_moved(self.loaded.all_services(), timeout_s, service.name, self.overrides):
+            entry = service is self.loaded
+            here = [name for name in self.loaded.all_services() if name not in self._elsewhere()]
+            moved = bento.limits_moved(here, timeout_s, service.name, self.overrides)
+            with moved if entry else contextlib.nullcontext():
                 app = original(service, *args, **kwargs)
-            self.feature(page.F_RECORDS | page.F_OVERRIDES)
+            self.feature(page.F_RECORDS | (page.F_OVERRIDES if entry else 0))
             return records.Edge(app, self.recorder, routes)
 
         return to_asgi
@@ -190,11 +193,33 @@ class Launcher:
         own_code_first = bool(getattr(service, "middlewares", ()))
         return records.Routes(endpoints, prefix, own_code_first, bool(getattr(service, "mount_apps", ())))
 
+    def _elsewhere(self):
+        """{name: URI} of the services that run in processes of their own."""
+        try:
+            from bentoml._internal.configuration.containers import BentoMLContainer
+
+            return BentoMLContainer.remote_runner_mapping.get()
+        except (ImportError, AttributeError):
+            return {}
+
+    def _find_dependencies(self, runner_map):
+        """Puts the URIs where BentoML looks for them, and into the environment for subprocesses."""
+        try:
+            from bentoml._internal.configuration.containers import BentoMLContainer
+
+            known = {**BentoMLContainer.remote_runner_mapping.get(), **runner_map}
+            BentoMLContainer.remote_runner_mapping.set(known)
+        except (ImportError, AttributeError) as exc:
+            self.degrade("dependencies", exc)  # each is made in this process
+            return
+        os.environ["BENTOML_RUNNER_MAP"] = json.dumps(known)
+
     def _agree(self, service):
         """Tells main about the service and does what it says; returns the deadline in seconds."""
         go = None
+        elsewhere = self._elsewhere()
         if self.control is not None:
-            go = self.control.describe(describe.describe(service, self.degraded))
+            go = self.control.describe(describe.describe(service, self.degraded, elsewhere))
             if go is None:
                 self.degrade("handshake", "nobody said go")
             self.control.serve()
@@ -205,7 +230,9 @@ class Launcher:
         self.overrides = go.get("overrides") if isinstance(go.get("overrides"), dict) else {}
         self._set_threads(service, self.overrides.pop("threads", None))
         if go.get("deploy") is True:
-            self._deploy(service)
+            self._deploy(elsewhere)
+        if go.get("runner_map") and isinstance(go["runner_map"], dict):
+            self._find_dependencies(go["runner_map"])
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1
@@ -220,26 +247,23 @@ class Launcher:
         except (AttributeError, TypeError) as exc:
             self.degrade("threads", exc)
 
-    def _deploy(self, service):
-        """Hooks run and the table of tasks is made anew, once for each deployment: it would drop running jobs."""
-        needed = describe.members_with(service.inner, "__bentoml_deployment_hook__") or has_tasks(service)
+    def _deploy(self, elsewhere):
+        """Hooks run and the table of tasks is made anew, once for each deployment: it would drop running jobs. Whoever
+        comes first does it for the whole service, its dependencies included, as BentoML's arbiter does."""
         try:
             from _bentoml_impl.server.serving import server_on_deployment
         except ImportError as exc:
-            if needed:
+            if describe.wants_deployment(self.loaded):
                 self.degrade("deployment", exc)
             return
-        from bentoml._internal.configuration.containers import BentoMLContainer
-
-        elsewhere = BentoMLContainer.remote_runner_mapping.get()
-        for one in service.all_services(exclude_urls=True).values():
-            if one is service or one.name not in elsewhere:
+        for one in self.loaded.all_services(exclude_urls=True).values():
+            if one is self.loaded or one.name not in elsewhere:
                 server_on_deployment(one)
 
     def _keep_task_table(self, service):
         """Nobody could say whether this is a new deployment: nothing is dropped, but a task needs its table."""
         try:
-            if not has_tasks(service):
+            if not describe.has_tasks(service):
                 return
             from _bentoml_impl.tasks.result import Sqlite3Store
             from bentoml._internal.configuration.containers import BentoMLContainer

@@ -119,8 +119,14 @@ static void enforce(struct pl_admin *a, struct pl_conn *c, json_t *body) {
 static void drain(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     const char *name = json_string_value(json_object_get(body, "service"));
     bool undo = json_is_true(json_object_get(body, "undo"));
-    if (name != NULL && pl_crew_find(a->o.crew, name, strlen(name)) == NULL) {
+    const struct pl_service *one = name != NULL ? pl_crew_find(a->o.crew, name, strlen(name)) : NULL;
+    if (name != NULL && one == NULL) {
         pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
+        return;
+    }
+    if (one != NULL && one->parent != NULL) {
+        pl_admin_reply_error(c, 409, "conflict", "a dependency takes what its callers send it: drain those",
+                             NULL);
         return;
     }
     for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++) {

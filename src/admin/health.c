@@ -28,6 +28,7 @@ const char *pl_health_why(const struct pl_service *s) {
     struct pl_look_replacement r;
     bool backoff = false, failed = false, silent = false;
     if (s->draining) return "draining";
+    if (pl_service_failed(s)) return "failed";
     pl_look_replacement(s, 0, &r);
     if (r.under_way && strcmp(r.mode, "handover") == 0) return "replacing";
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
@@ -125,6 +126,12 @@ static bool starts(const char *path, const char *prefix, const char **rest) {
     return true;
 }
 
+/* A dependency has no health of its own: its callers' readiness asks for it. */
+static const struct pl_service *find_own(const struct pl_admin *a, const char *rest) {
+    const struct pl_service *s = rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+    return s != NULL && s->parent == NULL ? s : NULL;
+}
+
 bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
     const char *rest;
     if (starts(path, "/livez", &rest)) {
@@ -132,8 +139,7 @@ bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
             reply(c, 200, json_pack("{s:b}", "live", 1), 0);
             return true;
         }
-        const struct pl_service *s =
-            rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+        const struct pl_service *s = find_own(a, rest);
         if (s != NULL) answer_live_of(c, s);
         return s != NULL;
     }
@@ -142,8 +148,7 @@ bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path) {
             answer_ready(a, c);
             return true;
         }
-        const struct pl_service *s =
-            rest[0] == '/' ? pl_crew_find(a->o.crew, rest + 1, strlen(rest + 1)) : NULL;
+        const struct pl_service *s = find_own(a, rest);
         if (s != NULL) answer_ready_of(a, c, s);
         return s != NULL;
     }

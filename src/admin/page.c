@@ -41,6 +41,17 @@ static void own_process(struct pl_admin *a) {
     pl_series_set(pl_series0(app->metrics, PL_M_LOG_LINES_DROPPED_TOTAL), (double)pl_log_dropped(app->log));
 }
 
+/* The workers of a dependency share a socket and answer for each other: one text is enough. */
+static void add_dependency(struct pl_admin *a, const struct pl_service *s) {
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        uint64_t age;
+        const struct pl_buf *text = w->routable ? pl_worker_metrics_text(w, &age) : NULL;
+        if (text == NULL) continue;
+        pl_promtext_add(a->prom, s->config->id, 0, text->data, text->len);
+        return;
+    }
+}
+
 static void add_workers(struct pl_admin *a) {
     size_t services = pl_crew_service_count(a->o.crew);
     for (size_t i = 0; i < services; i++) {
@@ -51,6 +62,7 @@ static void add_workers(struct pl_admin *a) {
             if (text != NULL)
                 pl_promtext_add(a->prom, services > 1 ? s->config->id : NULL, w->slot, text->data, text->len);
         }
+        for (const struct pl_service *d = s->dependencies; d != NULL; d = d->next) add_dependency(a, d);
     }
 }
 

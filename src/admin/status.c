@@ -28,8 +28,8 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
     pl_look_worker(w, now, &l);
     json_t *o = json_pack("{s:i,s:I,s:s,s:f,s:I,s:i,s:i,s:i,s:b,s:o}", "worker", (int)w->slot, "generation",
                           (json_int_t)w->generation, "state", pl_worker_state_name(w->state), "age_s",
-                          (double)l.age_ms / 1000, "requests", (json_int_t)w->served, "in_flight",
-                          (int)w->in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
+                          (double)l.age_ms / 1000, "requests", (json_int_t)l.requests, "in_flight",
+                          (int)l.in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
                           "timeline", timeline_json(&l));
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
     struct pl_look_host h;
@@ -88,20 +88,51 @@ static json_t *guards_json(const struct pl_service *s) {
                      "ledger", 0);
 }
 
-static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t now) {
-    char target[256];
-    const struct pl_service_config *c = s->config;
-    const char *mode_place;
-    enum pl_origin origin = pl_config_origin(a->o.app->config, s->index, "mode", &mode_place);
+static json_t *workers_json(const struct pl_service *s, uint64_t now) {
     json_t *workers = json_array();
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->state != PL_WORKER_GONE) json_array_append_new(workers, worker_json(w, now));
+    return workers;
+}
+
+static void add_death(json_t *o, const struct pl_service *s) {
+    struct pl_look_death d;
+    char ts[PL_TIME_TEXT];
+    if (pl_look_last_death(s, &d))
+        json_object_set_new(o, "last_death",
+                            json_pack("{s:s,s:s,s:s,s:s}", "id", d.id, "ts", pl_time_rfc3339(d.wall_ms, ts),
+                                      "cause", d.cause, "sentence", d.sentence));
+}
+
+static json_t *dependency_json(const struct pl_service *s, uint64_t now) {
+    bool ready = pl_service_ready_count(s) > 0;
+    json_t *o =
+        json_pack("{s:s,s:b,s:o}", "name", s->config->id, "ready", ready, "workers", workers_json(s, now));
+    if (!ready) json_object_set_new(o, "why", json_string(pl_health_why(s)));
+    add_death(o, s);
+    return o;
+}
+
+static void add_dependencies(json_t *o, const struct pl_service *s, uint64_t now) {
+    json_t *list = json_array();
+    for (const struct pl_service *d = s->dependencies; d != NULL; d = d->next)
+        if (pl_look_wanted(d)) json_array_append_new(list, dependency_json(d, now));
+    if (json_array_size(list) > 0) json_object_set(o, "dependencies", list);
+    json_decref(list);
+}
+
+static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t now) {
+    char target[256];
+    if (s->parent != NULL) return dependency_json(s, now);
+    const struct pl_service_config *c = s->config;
+    const char *mode_place;
+    enum pl_origin origin = pl_config_origin(a->o.app->config, s->index, "mode", &mode_place);
     bool ready = pl_service_ready(s);
     json_t *o =
         json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "name", c->id, "kind", pl_kind_name(s->kind),
                   "target", pl_look_target(s, target, sizeof target), "engine", pl_look_engine(s), "mode",
                   pl_config_word("mode", c->mode), "mode_origin", pl_origin_name(origin), "ready", ready,
-                  "workers", workers, "queue", queue_json(a, s));
+                  "workers", workers_json(s, now), "queue", queue_json(a, s));
     if (ready)
         json_object_set_new(o, "warmth", json_string(any_warm(s, now) ? "warm" : "unwarmed"));
     else
@@ -110,13 +141,8 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     if (proof != UINT64_MAX) json_object_set_new(o, "proof_age_s", json_integer((json_int_t)(proof / 1000)));
     json_object_set_new(o, "guards", guards_json(s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
-    struct pl_look_death d;
-    if (pl_look_last_death(s, &d)) {
-        char ts[PL_TIME_TEXT];
-        json_object_set_new(o, "last_death",
-                            json_pack("{s:s,s:s,s:s,s:s}", "id", d.id, "ts", pl_time_rfc3339(d.wall_ms, ts),
-                                      "cause", d.cause, "sentence", d.sentence));
-    }
+    add_death(o, s);
+    add_dependencies(o, s, now);
     return o;
 }
 

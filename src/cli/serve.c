@@ -123,7 +123,7 @@ static int64_t longest_stop_ms(const struct pl_config *c) {
     }
     if (drain < 600000) drain = 600000; /* streams: known only when the service has told its routes */
     if (c->drain_timeout_ms >= 0) drain = c->drain_timeout_ms;
-    return c->drain_delay_ms + drain + stop + STOP_SLACK_MS;
+    return c->drain_delay_ms + drain + 2 * stop + STOP_SLACK_MS; /* a service, then what it depends on */
 }
 
 static void warn(const struct pl_cli *cli, const struct pl_config *c) {

@@ -27,16 +27,17 @@ static const char *duration(double seconds, char *out, size_t room) {
     return out;
 }
 
-static int print_worker(const json_t *w) {
+/* `below`: of a dependency, which is warmed by its callers only. */
+static int print_worker(const json_t *w, bool below) {
     char age[24];
     char pid[24] = "not ours";
     if (number(w, "pid") > 0) snprintf(pid, sizeof pid, "pid %d", (int)number(w, "pid"));
-    printf("    worker %d.%-5lld %-9s %-11s age %-7s requests %-8.0f in flight %-4.0f %s",
-           (int)number(w, "worker"), (long long)number(w, "generation"), text(w, "state"), pid,
-           duration(number(w, "age_s"), age, sizeof age), number(w, "requests"), number(w, "in_flight"),
-           strcmp(text(w, "state"), "ready") != 0     ? ""
-           : json_is_true(json_object_get(w, "warm")) ? "warm"
-                                                      : "unwarmed");
+    printf("%s    worker %d.%-5lld %-9s %-11s age %-7s requests %-8.0f in flight %-4.0f %s",
+           below ? "  " : "", (int)number(w, "worker"), (long long)number(w, "generation"), text(w, "state"),
+           pid, duration(number(w, "age_s"), age, sizeof age), number(w, "requests"), number(w, "in_flight"),
+           below || strcmp(text(w, "state"), "ready") != 0 ? ""
+           : json_is_true(json_object_get(w, "warm"))      ? "warm"
+                                                           : "unwarmed");
     if (number(w, "zombies") > 0) printf("  zombies %.0f", number(w, "zombies"));
     if (number(w, "tasks") > 0) printf("  tasks %.0f", number(w, "tasks"));
     printf("\n");
@@ -61,9 +62,28 @@ static int print_replacement(const json_t *r) {
     return planned || gap_s > 0;
 }
 
-static int print_service(const json_t *s, int lines) {
+static int print_workers(const json_t *list, bool below, int lines) {
     size_t i;
     json_t *w;
+    int used = 0;
+    json_array_foreach(list, i, w) if (lines + used < LINES - 4) used += print_worker(w, below);
+    return used;
+}
+
+static int print_dependency(const json_t *d, int lines) {
+    const json_t *death = json_object_get(d, "last_death");
+    bool ready = json_is_true(json_object_get(d, "ready"));
+    printf("    %s  dependency  %s%s\n", text(d, "name"),
+           ready ? "ready" : "NOT READY: ", ready ? "" : text(d, "why"));
+    int used = 1 + print_workers(json_object_get(d, "workers"), true, lines + 1);
+    if (death == NULL) return used;
+    printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence"));
+    return used + 1;
+}
+
+static int print_service(const json_t *s, int lines) {
+    size_t i;
+    json_t *d;
     const json_t *queue = json_object_get(s, "queue"), *death = json_object_get(s, "last_death");
     const json_t *replacement = json_object_get(s, "replacement");
     bool ready = json_is_true(json_object_get(s, "ready"));
@@ -73,9 +93,7 @@ static int print_service(const json_t *s, int lines) {
            text(s, "mode"), text(s, "mode_origin"));
     printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
            number(queue, "max_requests"));
-    int used = 2;
-    json_array_foreach(json_object_get(s, "workers"), i, w) if (lines + used < LINES - 4) used +=
-        print_worker(w);
+    int used = 2 + print_workers(json_object_get(s, "workers"), false, lines + 2);
     if (strcmp(text(s, "kind"), "remote") == 0)
         printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;
     else
@@ -83,6 +101,8 @@ static int print_service(const json_t *s, int lines) {
     if (death != NULL)
         printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")),
             used++;
+    json_array_foreach(json_object_get(s, "dependencies"), i, d) if (lines + used < LINES - 4) used +=
+        print_dependency(d, lines + used);
     return used;
 }
 
@@ -126,8 +146,10 @@ static int show(struct pl_cli *cli, struct pl_client *c, const char *target) {
             printf("%s\n", body.data);
         else if (json_object_get(doc, "services") != NULL)
             print_status(doc);
-        else
+        else if (json_object_get(doc, "queue") != NULL)
             print_service(doc, 0);
+        else
+            print_dependency(doc, 0);
         result = json_is_true(json_object_get(doc, "ready")) ? 0 : 1;
     }
     json_decref(doc);

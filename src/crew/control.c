@@ -38,16 +38,19 @@ static void on_sent(uv_write_t *req, int status) {
 
 static void send_line(struct pl_worker *w, const char *text) {
     size_t n = strlen(text);
-    struct sending *s = w->more->control != NULL ? malloc(sizeof *s + n) : NULL;
+    struct sending *s = w->more->control != NULL ? malloc(sizeof *s + n + 1) : NULL;
     if (s == NULL) return;
     memcpy(s->bytes, text, n);
+    s->bytes[n] = '\n';
     s->req.data = s;
-    uv_buf_t b = uv_buf_init(s->bytes, (unsigned)n);
+    uv_buf_t b = uv_buf_init(s->bytes, (unsigned)n + 1);
     if (uv_write(&s->req, (uv_stream_t *)w->more->control, &b, 1, on_sent) != 0) free(s);
 }
 
-void pl_control_go(struct pl_worker *w) {
-    char *line = pl_go_line(w->service);
+void pl_control_wait(struct pl_worker *w) { send_line(w, "{\"v\":1,\"wait\":true}"); }
+
+void pl_control_go(struct pl_worker *w, bool deploy) {
+    char *line = pl_go_line(w, deploy);
     if (line != NULL) send_line(w, line);
     free(line);
 }
@@ -71,6 +74,13 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
                F_INT("worker", w->slot), F_STR("feature", "describe"), F_STR("reason", err.msg));
         return;
     }
+    if (pl_depend_is(s)) { /* the decorators of a dependency are BentoML's affair */
+        name_degraded(w, d);
+        pl_description_free(d);
+        pl_depend_told(w);
+        pl_depend_tick(w, w->more->told_ms);
+        return;
+    }
     snprintf(name, sizeof name, "desc:%u", s->index);
     pl_hold_text(s->crew, name, line, len);
     if (pl_description_apply(d, app->config, s->index, problem, sizeof problem) > 0)
@@ -82,7 +92,9 @@ static void on_description(struct pl_worker *w, const char *line, size_t len) {
     s->described = true;
     if (d->path_prefix[0] != '\0') pl_probe_moved(w);
     if (s->crew->hooks.described != NULL) s->crew->hooks.described(s->crew->hooks.ctx, s);
-    pl_control_go(w);
+    pl_depend_described(s);
+    pl_depend_told(w);
+    pl_depend_tick(w, w->more->told_ms);
 }
 
 /* {"fallback": {"reason": "..."}}: the launcher cannot run this service and waits to be ended. */

@@ -42,6 +42,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         s->more->slots = calloc(1, sizeof *s->more->slots);
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;
+        if (!pl_depend_register(s)) goto out_of_memory;
         c->service_count = i + 1;
         if (s->kind == PL_KIND_REMOTE && !pl_remote_open(s, err)) return NULL;
     }
@@ -54,13 +55,13 @@ out_of_memory:
 
 /* --- adoption */
 
-/* "INDEX.SLOT[:PORT] name", as spawn.c writes it. */
+/* "INDEX.SLOT[:PORT] name" or "INDEX.SLOT.NUMBER id", as spawn.c writes it. */
 static struct pl_service *owner_of(struct pl_crew *c, const char *name, uint32_t *slot) {
-    unsigned index, place;
-    if (sscanf(name, "%u.%u", &index, &place) != 2 || index >= c->service_count || place == 0 || place > 4096)
-        return NULL;
+    unsigned index, place, number;
+    int count = sscanf(name, "%u.%u.%u", &index, &place, &number);
+    if (count < 2 || index >= c->service_count || place == 0 || place > 4096) return NULL;
     *slot = place;
-    return &c->services[index];
+    return count == 2 ? &c->services[index] : pl_depend_of(&c->services[index], number);
 }
 
 /* What nobody here knows, or what was on its way out, ends. */
@@ -89,9 +90,10 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
     w->generation = item->generation;
     w->pid = (pid_t)item->exit.pid;
     o->adopted = true;
-    snprintf(o->id, sizeof o->id, "%s",
-             item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "");
+    const char *id = item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "";
     pl_places_adopt(w, item);
+    if (pl_depend_is(s)) id = strchr(item->name, ' ') != NULL ? strchr(item->name, ' ') + 1 : "";
+    snprintf(o->id, sizeof o->id, "%s", id);
     o->time.spawned = now - item->age_ms;
     o->start_until_ms = now + pl_start_timeout_ms(0);
     bool ready = pl_note_read(w, item->note, item->note_bytes);
@@ -121,8 +123,10 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
         pl_life_feed(w, PL_WEV_WARMED);
         if (o->replaced || handed_over) pl_life_feed(w, PL_WEV_REPLACE);
     } else {
+        /* What has told about itself may wait for `go`, and a second one does no harm. The tick says it: a
+         * description that the last main did not read comes first. */
         pl_life_feed(w, PL_WEV_SPAWNED);
-        pl_control_go(w);
+        if (pl_page_counters(&w->page, &p) && p.imported_ms != 0) pl_depend_told(w);
     }
 }
 
@@ -154,14 +158,15 @@ static void take_descriptions(struct pl_crew *c, struct pl_held_list *held) {
         pl_description_apply(s->more->description, c->app->config, i, NULL, 0);
         s->described = true;
         c->hooks.described(c->hooks.ctx, s);
+        pl_depend_take(s, held);
     }
 }
 
 /* --- the loop's side */
 
 struct pl_worker *pl_crew_by_generation(struct pl_crew *c, uint64_t generation) {
-    for (size_t i = 0; i < c->service_count && generation != 0; i++)
-        for (struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)
+    for (size_t i = 0; i < c->every_count && generation != 0; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
             if (w->generation == generation) return w;
     return NULL;
 }
@@ -198,10 +203,23 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
 }
 
 static bool all_gone(const struct pl_crew *c) {
-    for (size_t i = 0; i < c->service_count; i++)
-        for (const struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)
+    for (size_t i = 0; i < c->every_count; i++)
+        for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
             if (w->state != PL_WORKER_STUCK) return false;
     return true;
+}
+
+/* Dependencies go when nobody is left that calls them. */
+static void stop_workers(struct pl_crew *c) {
+    for (size_t i = 0; i < c->every_count; i++) {
+        const struct pl_service *s = c->every[i];
+        if (pl_depend_is(s) && !pl_depend_may_stop(s)) continue;
+        for (struct pl_worker *w = s->workers, *next; w != NULL; w = next) {
+            next = w->next;
+            bool waits = w->state == PL_WORKER_BACKOFF || w->state == PL_WORKER_FAILED;
+            if (waits || w->state < PL_WORKER_STOPPING) pl_life_feed(w, PL_WEV_STOP);
+        }
+    }
 }
 
 static void on_tick(uv_timer_t *t) {
@@ -213,6 +231,7 @@ static void on_tick(uv_timer_t *t) {
         pl_meters_tick(c, now);
         pl_guard_tick(c, now);
     }
+    if (c->stopping) stop_workers(c);
     if (c->stopping && !c->stopped && all_gone(c)) {
         c->stopped = true;
         c->on_stopped(c->ctx);
@@ -258,10 +277,10 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     free(items);
     free(fds);
     if (count > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", count));
-    for (size_t i = 0; i < c->service_count; i++) {
-        pl_replace_resume(&c->services[i]);
-        pl_life_ready_changed(&c->services[i]);
-        pl_life_tend(&c->services[i], pl_crew_now(c));
+    for (size_t i = 0; i < c->every_count; i++) {
+        pl_replace_resume(c->every[i]);
+        pl_life_ready_changed(c->every[i]);
+        pl_life_tend(c->every[i], pl_crew_now(c));
     }
     uv_timer_init(c->app->loop, &c->tick);
     c->tick.data = c;
@@ -273,17 +292,14 @@ void pl_crew_reconfigured(struct pl_crew *c) {
     PL_ASSERT(c->app->config->service_count == c->service_count);
     for (size_t i = 0; i < c->service_count; i++) {
         c->services[i].config = &c->app->config->services[i];
+        pl_depend_reconfigured(&c->services[i]);
         pl_kept_reapply(&c->services[i]); /* what an operator said outlives a reload */
     }
 }
 
 void pl_crew_stop(struct pl_crew *c) {
     c->stopping = true;
-    for (size_t i = 0; i < c->service_count; i++)
-        for (struct pl_worker *w = c->services[i].workers, *next; w != NULL; w = next) {
-            next = w->next;
-            pl_life_feed(w, PL_WEV_STOP);
-        }
+    stop_workers(c);
 }
 
 void pl_crew_close(struct pl_crew *c) { uv_timer_stop(&c->tick); }
@@ -296,9 +312,9 @@ struct pl_service *pl_crew_service(struct pl_crew *c, size_t i) {
 }
 
 struct pl_service *pl_crew_find(struct pl_crew *c, const char *name, size_t len) {
-    for (size_t i = 0; i < c->service_count; i++) {
-        const char *id = c->services[i].config->id;
-        if (strlen(id) == len && memcmp(id, name, len) == 0) return &c->services[i];
+    for (size_t i = 0; i < c->every_count; i++) {
+        const char *id = c->every[i]->config->id;
+        if (strlen(id) == len && memcmp(id, name, len) == 0) return c->every[i];
     }
     return NULL;
 }
@@ -312,12 +328,14 @@ struct pl_worker *pl_service_pick(struct pl_service *s) {
 
 uint32_t pl_service_ready_count(const struct pl_service *s) {
     uint32_t count = 0;
+    if (pl_depend_failed(s)) return 0;
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) count += w->routable;
     return count;
 }
 
 bool pl_service_failed(const struct pl_service *s) {
     bool any = false;
+    if (pl_depend_failed(s)) return true;
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
         if (w->state == PL_WORKER_GONE) continue;
         if (w->state != PL_WORKER_FAILED) return false;

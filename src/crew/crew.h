@@ -48,8 +48,12 @@ struct pl_route; /* crew/describe.h */
 struct pl_service {
     struct pl_crew *crew;
     struct pl_service_config *config; /* borrowed from app->config; changes when described */
-    uint32_t index;                   /* in app->config->services */
-    enum pl_kind kind;                /* python may turn into command: see pl_fallback_take */
+    uint32_t index;                   /* in app->config->services; a dependency has its parent's */
+    /* NULL, or the service that this one is a dependency of: it runs apart, is not routed, and its workers
+     * share one socket. */
+    struct pl_service *parent;
+    struct pl_service *dependencies, *next; /* those that run apart; the next one of the same parent */
+    enum pl_kind kind;                      /* python may turn into command: see pl_fallback_take */
     struct pl_worker *workers;
     bool was_ready;         /* has been ready in this life of the keeper */
     bool draining;          /* by operator */
@@ -129,15 +133,17 @@ void pl_service_drain(struct pl_service *s, bool drain);
 void pl_service_would(struct pl_service *s, const char *action, const char *reason);
 /* Its command always listens on the same port: a successor starts after the old one. */
 bool pl_service_fixed(const struct pl_service *s);
-bool pl_service_failed(const struct pl_service *s); /* every slot has been given up */
+bool pl_service_failed(const struct pl_service *s); /* every slot, or a dependency, has been given up */
 
+/* Those of the configuration. */
 size_t pl_crew_service_count(const struct pl_crew *c);
 struct pl_service *pl_crew_service(struct pl_crew *c, size_t i);
+/* Those, and their dependencies that run apart: "front.Scale". */
 struct pl_service *pl_crew_find(struct pl_crew *c, const char *name, size_t len);
 
 /* The routable worker with the fewest in flight, or NULL. */
 struct pl_worker *pl_service_pick(struct pl_service *s);
-uint32_t pl_service_ready_count(const struct pl_service *s);
+uint32_t pl_service_ready_count(const struct pl_service *s); /* 0 when a dependency has been given up */
 /* Expected until a worker is ready; 0 = unknown. */
 uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms);
 

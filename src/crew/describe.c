@@ -44,6 +44,22 @@ static void read_routes(struct pl_description *d, const json_t *list) {
     d->route_count = kept;
 }
 
+static void read_dependencies(struct pl_description *d, const json_t *list) {
+    size_t count;
+    d->dependencies = array_of(&d->arena, list, PL_DESCRIBE_DEPENDENCIES, sizeof *d->dependencies, &count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(list, i), *workers = json_object_get(item, "workers");
+        json_int_t wanted = json_integer_value(workers),
+                   rank = json_integer_value(json_object_get(item, "rank"));
+        struct pl_dependency *p = &d->dependencies[d->dependency_count];
+        p->name = copy_text(&d->arena, item, "name");
+        p->workers = json_is_string(workers) ? PL_CFG_CPU_COUNT : wanted > 0 && wanted <= 4096 ? wanted : 1;
+        p->rank = rank > 0 && rank <= PL_DESCRIBE_DEPENDENCIES ? (uint32_t)rank : 1;
+        p->separate = json_is_true(json_object_get(item, "separate"));
+        if (p->name != NULL && p->name[0] != '\0') d->dependency_count++;
+    }
+}
+
 static void read_degraded(struct pl_description *d, const json_t *list) {
     size_t count;
     d->degraded = array_of(&d->arena, list, 64, sizeof *d->degraded, &count);
@@ -101,7 +117,9 @@ struct pl_description *pl_description_parse(const char *json, size_t len, struct
     d->deployment_hooks = (unsigned)json_integer_value(json_object_get(body, "deployment_hooks"));
     d->tasks = (unsigned)json_integer_value(json_object_get(body, "tasks"));
     d->is_ready_hook = json_is_true(json_object_get(body, "is_ready"));
+    d->wants_deployment = json_is_true(json_object_get(body, "wants_deployment"));
     read_routes(d, json_object_get(body, "routes"));
+    read_dependencies(d, json_object_get(body, "dependencies"));
     read_settings(d, json_object_get(body, "settings"));
     read_degraded(d, json_object_get(body, "degraded"));
     json_decref(root);

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
-enum { PL_DESCRIBE_BYTES = 1 << 20, PL_DESCRIBE_ROUTES = 512 };
+enum { PL_DESCRIBE_BYTES = 1 << 20, PL_DESCRIBE_ROUTES = 512, PL_DESCRIBE_DEPENDENCIES = 64 };
 
 enum pl_route_kind { PL_ROUTE_SYNC, PL_ROUTE_ASYNC, PL_ROUTE_STREAM, PL_ROUTE_TASK };
 struct pl_route {
@@ -33,6 +33,14 @@ struct pl_description {
     size_t route_count;
     unsigned deployment_hooks, tasks;
     bool is_ready_hook;
+    bool wants_deployment; /* hooks or tasks, of it or of a dependency: one process must do that first */
+    struct pl_dependency {
+        const char *name;
+        int64_t workers; /* 1..., or PL_CFG_CPU_COUNT */
+        uint32_t rank;   /* 1...: it is called by those of lower ranks only; the service itself has 0 */
+        bool separate;   /* sets workers, threads or resources */
+    } * dependencies;
+    size_t dependency_count;
     struct pl_setting {
         const char *path, *text;
         bool from_decorator; /* else from BENTOML_CONFIG and its kin */

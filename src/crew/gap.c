@@ -92,6 +92,7 @@ void pl_gap_meter(struct pl_service *s, uint64_t now) {
     struct pl_look_replacement l;
     struct pl_metrics *m = s->crew->app->metrics;
     const char *labels[] = { s->config->id };
+    if (pl_depend_is(s)) return; /* calls to it wait in its backlog */
     pl_look_replacement(s, now, &l);
     if (l.gap_known && l.expected_gap_ms != 0)
         pl_series_set(pl_series(m, PL_M_REPLACEMENT_GAP_SECONDS, s->config->id),

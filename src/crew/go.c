@@ -1,7 +1,9 @@
 /* go.c - what main answers to a worker's description: is this a new deployment, how long a request may take,
- * and those of BentoML's own settings that somebody nearer than the decorator has set (threads,
- * metrics.namespace, cors). */
+ * where the dependencies are that run apart, and those of BentoML's own settings that somebody nearer than
+ * the decorator has set (threads, metrics.namespace, cors). */
+#include <ctype.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,19 +45,35 @@ static json_t *overrides(const struct pl_service *s) {
     return o;
 }
 
-char *pl_go_line(const struct pl_service *s) {
+/* "file:///run/x" as a URI: BentoML takes it apart as one. */
+static json_t *file_uri(const char *path) {
+    char uri[16 + 3 * sizeof((struct pl_apart *)0)->socket_path];
+    size_t at = (size_t)snprintf(uri, sizeof uri, "file://");
+    for (; *path != '\0' && at + 4 < sizeof uri; path++) {
+        bool plain = isalnum((unsigned char)*path) || strchr("/-._~", *path) != NULL;
+        at += (size_t)snprintf(uri + at, sizeof uri - at, plain ? "%c" : "%%%02X", (unsigned char)*path);
+    }
+    return json_string(uri);
+}
+
+static json_t *runner_map(const struct pl_worker *w) {
+    const struct pl_service *s = w->service, *family = s->parent != NULL ? s->parent : s;
+    json_t *map = json_object();
+    for (const struct pl_service *d = family->dependencies; d != NULL; d = d->next)
+        if ((w->more->uses >> d->more->apart->number & 1) != 0)
+            json_object_set_new(map, d->more->apart->name, file_uri(d->more->apart->socket_path));
+    return map;
+}
+
+char *pl_go_line(const struct pl_worker *w, bool deploy) {
+    const struct pl_service *s = w->service;
     json_t *go =
-        json_pack("{s:b,s:I,s:o}", "deploy", !s->more->deployed, "timeout_ms",
-                  (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "overrides", overrides(s));
+        json_pack("{s:b,s:I,s:o}", "deploy", deploy, "timeout_ms",
+                  (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", runner_map(w));
+    /* What is set for a service is not meant for what it depends on. */
+    if (!pl_depend_is(s)) json_object_set_new(go, "overrides", overrides(s));
     json_t *line = json_pack("{s:i,s:o}", "v", 1, "go", go);
     char *text = json_dumps(line, JSON_COMPACT);
     json_decref(line);
-    size_t len = text != NULL ? strlen(text) : 0;
-    char *whole = text != NULL ? realloc(text, len + 2) : NULL;
-    if (whole == NULL) {
-        free(text);
-        return NULL;
-    }
-    memcpy(whole + len, "\n", 2);
-    return whole;
+    return text;
 }

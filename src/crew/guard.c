@@ -112,21 +112,23 @@ static void look_at_requests(struct pl_worker *w) {
     pl_replace_settled(w, PL_REPLACE_FOR_MAX_REQUESTS);
 }
 
+/* A dependency is judged by its memory alone: its requests do not pass through us. */
 void pl_guard_tick(struct pl_crew *c, uint64_t now) {
     if (c->stopping) return;
     pl_host_tick(c, now);
-    for (size_t i = 0; i < c->service_count; i++) {
-        struct pl_service *s = &c->services[i];
+    for (size_t i = 0; i < c->every_count; i++) {
+        struct pl_service *s = c->every[i];
         if (!s->more->replacement.waiting) s->more->plan.is = false;
         /* A server that somebody else runs is not ours to judge. A command has no page: while it answers no
          * probe it may still stream, so that its silence proves nothing. */
-        bool ours = s->kind != PL_KIND_REMOTE, paged = s->kind == PL_KIND_PYTHON && !s->more->as_command;
+        bool ours = s->kind != PL_KIND_REMOTE, below = pl_depend_is(s);
+        bool paged = s->kind == PL_KIND_PYTHON && !s->more->as_command && !below;
         for (struct pl_worker *w = s->workers, *next; ours && w != NULL; w = next) {
             next = w->next;
             if (w->state == PL_WORKER_READY && paged) look_for_silence(w, now);
             if (w->state == PL_WORKER_READY && paged) look_for_zombies(w);
             if (w->state == PL_WORKER_READY) look_at_memory(w, now);
-            if (w->state == PL_WORKER_READY) look_at_requests(w);
+            if (w->state == PL_WORKER_READY && !below) look_at_requests(w);
         }
         pl_gap_meter(s, now);
         pl_life_ready_changed(s); /* a gap may have outlasted the hold */

@@ -68,8 +68,8 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
     h->crew = c;
     h->work.data = h;
     h->count = 0;
-    for (size_t i = 0; i < c->service_count; i++)
-        for (const struct pl_worker *w = c->services[i].workers; w != NULL && h->count < WORKERS; w = w->next)
+    for (size_t i = 0; i < c->every_count; i++)
+        for (const struct pl_worker *w = c->every[i]->workers; w != NULL && h->count < WORKERS; w = w->next)
             if (w->state == PL_WORKER_READY && w->pid > 0) {
                 h->generation[h->count] = w->generation;
                 h->pid[h->count++] = w->pid;
@@ -82,15 +82,15 @@ enum pl_replace_way pl_host_way(const struct pl_service *s) {
     const struct pl_crew *c = s->crew;
     if (pl_service_fixed(s)) return PL_REPLACE_HANDOVER; /* one port, one worker */
     struct pl_replace_room room = { .max = memory_max(c), .need = s->more->new_bytes };
-    for (size_t i = 0; i < c->service_count; i++)
-        for (const struct pl_worker *w = c->services[i].workers; w != NULL; w = w->next)
+    for (size_t i = 0; i < c->every_count; i++)
+        for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
             if (pl_worker_has_process(w->state)) room.used += w->more->host.anon + w->more->host.swap;
     return pl_replace_way_of(s->config->replace_mode, &room);
 }
 
 static uint32_t all_workers(const struct pl_crew *c) {
     uint32_t n = 0;
-    for (size_t i = 0; i < c->service_count; i++) n += pl_life_slots(&c->services[i]);
+    for (size_t i = 0; i < c->every_count; i++) n += pl_life_slots(c->every[i]);
     return n;
 }
 

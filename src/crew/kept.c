@@ -27,6 +27,7 @@ void pl_kept_save(const struct pl_service *s) {
     char name[PL_WIRE_NAME_BYTES];
     const struct pl_service_more *o = s->more;
     const struct pl_replacement *r = &o->replacement;
+    if (pl_depend_is(s)) return; /* the name is its parent's; what it was doing shows in its workers */
     struct kept k = { .version = KEPT_VERSION,
                       .draining = s->draining,
                       .hour = o->hour,
@@ -78,8 +79,10 @@ void pl_kept_reapply(struct pl_service *s) {
     struct pl_err err;
     if (mode[0] == '\0') return;
     if (pl_config_set(s->crew->app->config, s->index, "mode", mode, PL_FROM_OPERATOR, "plimsoll enforce",
-                      &err))
+                      &err)) {
+        pl_depend_reconfigured(s);
         s->crew->hooks.described(s->crew->hooks.ctx, s);
+    }
 }
 
 void pl_kept_load(struct pl_service *s, struct pl_held_list *held) {
@@ -105,8 +108,11 @@ void pl_kept_load(struct pl_service *s, struct pl_held_list *held) {
 
 bool pl_service_set_mode(struct pl_service *s, const char *mode, struct pl_err *err) {
     struct pl_crew *c = s->crew;
+    if (pl_depend_is(s))
+        return PL_FAIL(err, PL_E_USAGE, "%s has the mode of %s", s->config->id, s->parent->config->id);
     if (!pl_config_set(c->app->config, s->index, "mode", mode, PL_FROM_OPERATOR, "plimsoll enforce", err))
         return false;
+    pl_depend_reconfigured(s);
     snprintf(s->more->operator_mode, sizeof s->more->operator_mode, "%s", mode);
     c->hooks.described(c->hooks.ctx, s);
     pl_kept_save(s);

@@ -27,6 +27,7 @@ struct pl_slot *pl_life_slot(struct pl_service *s, uint32_t slot) {
 /* One until the service has told how many it wants. */
 uint32_t pl_life_slots(const struct pl_service *s) {
     if (!s->described || s->kind == PL_KIND_REMOTE) return 1;
+    if (pl_depend_is(s) && !pl_depend_wanted(s)) return 0;
     if (s->config->workers != PL_CFG_CPU_COUNT) return (uint32_t)s->config->workers;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     return cpus > 0 ? (uint32_t)cpus : 1;
@@ -73,6 +74,17 @@ static void read_stamps(struct pl_worker *w) {
     }
 }
 
+static uint64_t drain_limit_ms(const struct pl_service_config *c) {
+    int64_t limit = c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms;
+    return (uint64_t)limit;
+}
+
+/* On a shared socket nobody can be kept from giving it one more request before SIGTERM: it drains after. */
+uint64_t pl_life_patience_ms(const struct pl_service *s) {
+    uint64_t stop_ms = (uint64_t)s->config->stop_timeout_ms;
+    return pl_depend_is(s) ? stop_ms + drain_limit_ms(s->config) : stop_ms;
+}
+
 void pl_life_order_stop(struct pl_worker *w) {
     struct pl_wire_message m;
     if (w->service->kind == PL_KIND_REMOTE) { /* it is not ours to stop: we look away */
@@ -85,7 +97,9 @@ void pl_life_order_stop(struct pl_worker *w) {
     bool silent = w->more->hung_ms != 0; /* it would not hear a SIGTERM */
     m.signal.generation = w->generation;
     m.signal.signal = silent ? SIGKILL : SIGTERM;
-    m.signal.kill_ms = (uint32_t)w->service->config->stop_timeout_ms;
+    bool drains = w->more->was_ready && !w->service->crew->stopping;
+    m.signal.kill_ms =
+        (uint32_t)(drains ? pl_life_patience_ms(w->service) : (uint64_t)w->service->config->stop_timeout_ms);
     pl_link_order(w->service->crew->link, &m, NULL, NULL);
     w->more->stopped_ms = pl_crew_now(w->service->crew);
     pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id),
@@ -96,18 +110,18 @@ void pl_life_order_stop(struct pl_worker *w) {
 static void enter_loading(struct pl_worker *w) { pl_probe_start(w); }
 
 static void enter_warming(struct pl_worker *w) {
-    struct pl_service *s = w->service;
+    struct pl_service *s = w->service, *family = s->parent != NULL ? s->parent : s;
     read_stamps(w);
     w->more->time.socket = pl_crew_now(s->crew);
-    if (s->more->description != NULL && !s->more->deployed) {
+    if (family->described && w->more->deploying && !family->more->deployed) {
         char name[PL_WIRE_NAME_BYTES];
-        s->more->deployed = true;
+        family->more->deployed = true;
         snprintf(name, sizeof name, "deployed:%u", s->index);
         pl_hold_text(s->crew, name, "1", 1);
-        if (s->more->description->deployment_hooks > 0)
+        if (family->more->description->deployment_hooks > 0)
             pl_log(log_of(w), PL_INFO, "deployment.hooks", F_STR("service", s->config->id),
                    F_INT("worker", w->slot), F_INT("generation", w->generation),
-                   F_INT("hooks", s->more->description->deployment_hooks));
+                   F_INT("hooks", family->more->description->deployment_hooks));
     }
     pl_log(log_of(w), PL_INFO, "worker.socket", F_STR("service", s->config->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation),
@@ -141,7 +155,8 @@ static void enter_ready(struct pl_worker *w) {
     o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
     if (!o->adopted) {
         o->time.ready = now;
-        if (s->kind != PL_KIND_REMOTE) s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - o->time.spawned);
+        if (s->kind != PL_KIND_REMOTE)
+            s->boot_ms = pl_boot_learn_ms(s->boot_ms, now - o->time.spawned - o->held_ms);
         pl_life_slot(s, w->slot)->failed_starts = 0;
         pl_log(log_of(w), PL_INFO, "worker.ready", F_STR("service", s->config->id), F_INT("worker", w->slot),
                F_INT("generation", w->generation), F_INT("after_ms", now - o->time.spawned),
@@ -162,8 +177,7 @@ static void enter_ready(struct pl_worker *w) {
 
 static void enter_draining(struct pl_worker *w) {
     const struct pl_service_config *c = w->service->config;
-    int64_t limit = c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms;
-    w->more->drain_until_ms = pl_crew_now(w->service->crew) + (uint64_t)limit;
+    w->more->drain_until_ms = pl_crew_now(w->service->crew) + drain_limit_ms(c);
     pl_note_leave(w);
     pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));
@@ -297,6 +311,8 @@ void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e) {
     pl_output_read(w);
     pl_life_feed(w, PL_WEV_EXITED);
     if (is_failure(w->more)) explain(w);
+    struct pl_page_counters p;
+    if (pl_depend_is(w->service) && pl_page_counters(&w->page, &p)) w->lost_in_handlers = p.in_flight;
     c->hooks.exited(c->hooks.ctx, w);
 }
 
@@ -414,6 +430,7 @@ void pl_life_release(struct pl_worker *w) {
 bool pl_life_drained(struct pl_worker *w) {
     struct pl_page_counters p;
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
+    if (pl_depend_is(w->service)) return !pl_page_counters(&w->page, &p) || p.tasks == 0;
     return !pl_page_counters(&w->page, &p) || (p.in_flight == 0 && p.tasks == 0);
 }
 
@@ -425,15 +442,19 @@ static bool occupied(const struct pl_service *s, uint32_t slot) {
     return false;
 }
 
+void pl_life_give_time(struct pl_worker *w) {
+    const struct pl_service *s = w->service;
+    int64_t limit = s->config->start_timeout_ms;
+    w->more->start_until_ms =
+        pl_crew_now(s->crew) + (limit == PL_CFG_AUTO ? pl_start_timeout_ms(s->boot_ms) : (uint64_t)limit);
+}
+
 static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *replaces) {
     struct pl_err err;
     struct pl_worker *w = pl_life_new(s, slot);
     if (w == NULL) return; /* the next tick tries again */
-    uint64_t now = pl_crew_now(s->crew);
-    int64_t limit = s->config->start_timeout_ms;
     w->more->replaces = replaces;
-    w->more->start_until_ms =
-        now + (limit == PL_CFG_AUTO ? pl_start_timeout_ms(s->boot_ms) : (uint64_t)limit);
+    pl_life_give_time(w);
     if (s->kind == PL_KIND_REMOTE) w->more->start_until_ms = UINT64_MAX;
     pl_life_feed(w, PL_WEV_START);
     if (pl_spawn(w, &err)) return;
@@ -459,11 +480,12 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
     struct pl_slot *slot = pl_life_slot(w->service, w->slot);
     if (!w->more->keeper_gone) pl_output_read(w);
     read_stamps(w);
+    pl_depend_tick(w, now);
     switch (w->state) {
     case PL_WORKER_SPAWNING:
     case PL_WORKER_LOADING:
     case PL_WORKER_WARMING:
-        if (now >= w->more->start_until_ms) pl_life_feed(w, PL_WEV_START_TIMEOUT);
+        if (now >= w->more->start_until_ms && !pl_depend_waits(w)) pl_life_feed(w, PL_WEV_START_TIMEOUT);
         break;
     case PL_WORKER_DRAINING:
         if (pl_life_drained(w))
@@ -482,8 +504,8 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
 }
 
 void pl_life_tick(struct pl_crew *c, uint64_t now) {
-    for (size_t i = 0; i < c->service_count; i++) {
-        struct pl_service *s = &c->services[i];
+    for (size_t i = 0; i < c->every_count; i++) {
+        struct pl_service *s = c->every[i];
         for (struct pl_worker *w = s->workers, *next; w != NULL; w = next) {
             next = w->next;
             tick_worker(w, now);

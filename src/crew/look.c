@@ -23,6 +23,7 @@ void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **pha
         return;
     }
     const struct pl_worker_more *o = w->more;
+    const struct pl_service *missing = pl_depend_waits(w) ? pl_depend_missing(w) : NULL;
     *since_ms = now_ms - o->time.spawned;
     if (s->kind != PL_KIND_PYTHON && w->state < PL_WORKER_WARMING) {
         *phase = "socket";
@@ -33,7 +34,10 @@ void pl_look_start(const struct pl_service *s, uint64_t now_ms, const char **pha
             snprintf(detail, room, "nobody answers GET %.100s yet", path);
         return;
     }
-    if (w->state == PL_WORKER_WARMING) {
+    if (missing != NULL) {
+        *phase = "loaded";
+        snprintf(detail, room, "imported; waits for its dependency %.100s", missing->config->id);
+    } else if (w->state == PL_WORKER_WARMING) {
         *phase = "warm";
         if (o->sample != NULL)
             snprintf(detail, room, "warm-up %u of at most %lld: %.100s", o->warmup.done + 1,
@@ -75,6 +79,10 @@ uint64_t pl_look_silent_ms(const struct pl_service *s) {
     return least != UINT64_MAX ? least : 0;
 }
 
+bool pl_look_wanted(const struct pl_service *s) {
+    return !pl_depend_is(s) || s->workers != NULL || pl_depend_wanted(s);
+}
+
 const struct pl_description *pl_look_description(const struct pl_service *s) { return s->more->description; }
 
 static uint64_t since(uint64_t at, uint64_t from) { return at > from ? at - from : 0; }
@@ -92,6 +100,8 @@ void pl_look_worker(struct pl_worker *w, uint64_t now_ms, struct pl_look_worker 
                                     .first_request_us = o->time.first_request_us,
                                     .first_us = o->time.first_us,
                                     .settled_us = o->time.settled_us,
+                                    .requests = pl_depend_is(w->service) ? p.ended : w->served,
+                                    .in_flight = pl_depend_is(w->service) ? p.in_flight : w->in_flight,
                                     .zombies = (uint32_t)o->zombies,
                                     .tasks = p.tasks,
                                     .warmup_requests = o->warmup.done,

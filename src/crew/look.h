@@ -13,13 +13,15 @@ uint32_t pl_look_attempt(const struct pl_service *s); /* 1 = the first */
 /* How long no worker of it has shown progress while it should have; 0: it has, or nothing runs. */
 uint64_t pl_look_silent_ms(const struct pl_service *s);
 uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms); /* UINT64_MAX: none */
+bool pl_look_wanted(const struct pl_service *s); /* a dependency that somebody still wants or uses */
 const struct pl_description *pl_look_description(const struct pl_service *s);
 
 /* One worker as a table row; times in ms since its spawn, 0 = not reached. */
 struct pl_look_worker {
     uint64_t age_ms, imported_ms, loaded_ms, socket_ms, warm_ms, ready_ms, first_request_us, first_us,
         settled_us;
-    uint32_t zombies, tasks, warmup_requests;
+    uint64_t requests; /* a dependency's are counted on its page */
+    uint32_t in_flight, zombies, tasks, warmup_requests;
     bool warm;
     const char *source; /* of the warm-up */
 };

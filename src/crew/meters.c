@@ -63,7 +63,8 @@ static void second_of_worker(struct pl_worker *w, uint64_t now) {
     pl_page_counters(&w->page, &p);
     pl_series_set(pl_series(m, PL_M_WORKER_AGE_SECONDS, s->config->id, label),
                   (double)(now - w->more->time.spawned) / 1000);
-    pl_series_set(pl_series(m, PL_M_REQUESTS_IN_FLIGHT, s->config->id, label), w->in_flight);
+    pl_series_set(pl_series(m, PL_M_REQUESTS_IN_FLIGHT, s->config->id, label),
+                  pl_depend_is(s) ? p.in_flight : w->in_flight);
     pl_series_set(pl_series(m, PL_M_ZOMBIE_REQUESTS, s->config->id, label), w->more->zombies);
     pl_series_set(pl_series(m, PL_M_TASKS_RUNNING, s->config->id, label), p.tasks);
     if (w->more->scraped_ms != 0)
@@ -72,14 +73,14 @@ static void second_of_worker(struct pl_worker *w, uint64_t now) {
 }
 
 void pl_meters_tick(struct pl_crew *c, uint64_t now) {
-    for (size_t i = 0; i < c->service_count; i++) {
-        struct pl_service *s = &c->services[i];
+    for (size_t i = 0; i < c->every_count; i++) {
+        struct pl_service *s = c->every[i];
         uint64_t proof = 0;
         for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
             second_of_worker(w, now);
             if (w->routable && w->more->proof_ms > proof) proof = w->more->proof_ms;
         }
-        if (proof != 0)
+        if (proof != 0 && !pl_depend_is(s))
             pl_series_set(pl_series(c->app->metrics, PL_M_PROOF_AGE_SECONDS, s->config->id),
                           (double)(now - proof) / 1000);
     }

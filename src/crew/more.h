@@ -74,6 +74,10 @@ struct pl_worker_more {
     uv_pipe_t *control;
     struct pl_buf control_in;
     uint64_t ask_id;
+    /* It has told what it is and waits for `go`: not its own time. */
+    bool awaits_go, wait_told, deploying;
+    uint64_t told_ms, held_ms;
+    uint64_t uses; /* dependencies it was given, a bit each (struct pl_apart: number) */
     /* probe, warm-up, scrape: at most one question of each at a time */
     struct pl_ask *probe, *warming, *scrape;
     uint64_t probe_at_ms, proof_ms;
@@ -140,8 +144,21 @@ struct pl_replace_plan {
     uint64_t until_ms;
 };
 
+/* A dependency that runs apart. Lives as long as the crew: one that no service wants has no workers. */
+enum { PL_CREW_DEPENDENCIES = 64 }; /* of one service, in one life of the keeper */
+struct pl_apart {
+    struct pl_service_config own; /* its parent's, less what is not its own */
+    char *name;                   /* BentoML's, for --service-name */
+    uint32_t number;              /* 0...: of its parent's, for good */
+    uint32_t rank;                /* see struct pl_dependency */
+    int listener;                 /* shared by its workers; the keeper holds it too */
+    char socket_path[108];
+    bool wanted; /* by the newest description */
+};
+
 struct pl_service_more {
-    struct pl_slot *slots; /* slot_room of them, index slot - 1 */
+    struct pl_apart *apart; /* NULL: a service of the configuration */
+    struct pl_slot *slots;  /* slot_room of them, index slot - 1 */
     uint32_t slot_room;
     struct pl_description *description; /* or NULL */
     bool deployed;
@@ -176,6 +193,8 @@ struct pl_crew {
     const char *run_dir, *python_path, *state_dir;
     struct pl_service *services;
     size_t service_count;
+    struct pl_service **every; /* those, then their dependencies */
+    size_t every_count;
     uv_timer_t tick;
     uint64_t sequence;
     struct pl_ports ports;
@@ -199,6 +218,8 @@ void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the ke
 void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any more */
 bool pl_life_drained(struct pl_worker *w);
 void pl_life_tend(struct pl_service *s, uint64_t now);
+void pl_life_give_time(struct pl_worker *w);              /* to start, from now on */
+uint64_t pl_life_patience_ms(const struct pl_service *s); /* SIGTERM to SIGKILL, out of a stop */
 void pl_life_successor(struct pl_service *s, struct pl_worker *old);
 void pl_life_ready_changed(struct pl_service *s);
 struct pl_slot *pl_life_slot(struct pl_service *s, uint32_t slot);
@@ -206,6 +227,7 @@ uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
 
 /* spawn.c */
 bool pl_spawn(struct pl_worker *w, struct pl_err *err);
+int pl_spawn_listen(const char *path, struct pl_err *err);
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
 /* places.c: where a worker listens */
@@ -240,9 +262,24 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
 /* control.c */
 bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
-void pl_control_go(struct pl_worker *w);
-/* go.c: one JSON line with its newline, for free(); NULL without memory. */
-char *pl_go_line(const struct pl_service *s);
+void pl_control_wait(struct pl_worker *w);
+void pl_control_go(struct pl_worker *w, bool deploy);
+/* go.c: one JSON line, for free(); NULL without memory. */
+char *pl_go_line(const struct pl_worker *w, bool deploy);
+/* depend.c */
+bool pl_depend_register(struct pl_service *s); /* into crew->every */
+void pl_depend_described(struct pl_service *s);
+void pl_depend_reconfigured(struct pl_service *family);
+void pl_depend_take(struct pl_service *s, struct pl_held_list *held); /* what the last main made */
+void pl_depend_told(struct pl_worker *w);               /* what it is: it waits for `go` from now on */
+void pl_depend_tick(struct pl_worker *w, uint64_t now); /* says `go`, or once `wait` */
+bool pl_depend_waits(const struct pl_worker *w);
+const struct pl_service *pl_depend_missing(const struct pl_worker *w); /* NULL: none */
+bool pl_depend_failed(const struct pl_service *s);
+bool pl_depend_wanted(const struct pl_service *s);
+bool pl_depend_may_stop(const struct pl_service *s); /* nobody is left that calls it */
+struct pl_service *pl_depend_of(const struct pl_service *s, uint32_t number);
+static inline bool pl_depend_is(const struct pl_service *s) { return s->more->apart != NULL; }
 /* output.c */
 void pl_output_read(struct pl_worker *w);
 /* After GONE: all that it printed is on its way, or nobody has taken it for 10 s. */

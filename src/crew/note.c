@@ -17,6 +17,7 @@ struct note {
     uint64_t served;
     uint32_t draining; /* its successor is READY */
     uint32_t pad;
+    uint64_t uses;
 };
 
 void pl_note_leave(struct pl_worker *w) {
@@ -39,7 +40,8 @@ void pl_note_leave(struct pl_worker *w) {
                          .first_request_us = o->time.first_request_us,
                          .boot_ms = w->service->boot_ms,
                          .served = w->served,
-                         .draining = w->state == PL_WORKER_DRAINING };
+                         .draining = w->state == PL_WORKER_DRAINING,
+                         .uses = o->uses };
     pl_wire_init(&m, PL_WIRE_NOTE, offsetof(struct pl_wire_note, note) + sizeof note, 0);
     m.note.generation = w->generation;
     m.note.note_bytes = sizeof note;
@@ -67,6 +69,7 @@ bool pl_note_read(struct pl_worker *w, const void *bytes, size_t count) {
                                     .first_request_us = note.first_request_us };
     w->served = note.served;
     o->replaced = note.draining != 0;
+    o->uses = note.uses;
     if (note.boot_ms != 0) w->service->boot_ms = note.boot_ms;
     return note.ready != 0;
 }

@@ -61,6 +61,7 @@ bool pl_places_choose(struct pl_worker *w, struct pl_err *err) {
     const struct pl_service *s = w->service;
     char name[PL_WIRE_NAME_BYTES];
     enum pl_place place = s->more->as_command ? PL_PLACE_PORT : pl_place_of(s->config);
+    if (pl_depend_is(s)) return pl_dial_to_path(&w->to, s->more->apart->socket_path);
     if (pl_service_fixed(s)) {
         pl_dial_to_port(&w->to, (uint16_t)s->config->worker_port);
         return true;
@@ -73,7 +74,9 @@ bool pl_places_choose(struct pl_worker *w, struct pl_err *err) {
 
 void pl_places_adopt(struct pl_worker *w, const struct pl_wire_item *item) {
     unsigned index, slot, port = 0;
-    if (sscanf(item->name, "%u.%u:%u", &index, &slot, &port) == 3 && port > 0 && port <= UINT16_MAX)
+    if (pl_depend_is(w->service))
+        pl_dial_to_path(&w->to, w->service->more->apart->socket_path);
+    else if (sscanf(item->name, "%u.%u:%u", &index, &slot, &port) == 3 && port > 0 && port <= UINT16_MAX)
         pl_dial_to_port(&w->to, (uint16_t)port);
     else
         in_run_folder(w, item->socket_name);

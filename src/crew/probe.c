@@ -107,10 +107,20 @@ static void ask(struct pl_worker *w, uint64_t timeout_ms) {
 
 void pl_probe_start(struct pl_worker *w) {
     uint64_t now = pl_crew_now(w->service->crew);
+    if (pl_depend_is(w->service)) return;
     uint64_t left = w->more->start_until_ms > now ? w->more->start_until_ms - now : 1;
     /* Only the socket that we made ourselves holds a question until there is somebody to answer it. */
     if (w->service->kind != PL_KIND_PYTHON && left > START_ASK_MS) left = START_ASK_MS;
     if (w->more->probe == NULL) ask(w, left);
+}
+
+/* Of a socket that several share nobody knows who answers: the page says when this one has loaded, and who
+ * calls it asks for the service's own readiness. */
+static void look_at_page(struct pl_worker *w, uint64_t now) {
+    if (w->state != PL_WORKER_LOADING || w->more->time.loaded == 0) return;
+    w->more->says_ready = true;
+    w->more->proof_ms = now;
+    pl_life_feed(w, PL_WEV_LOADED);
 }
 
 /* What it says of itself moves its readiness elsewhere: the question that waits would miss it. */
@@ -121,6 +131,10 @@ void pl_probe_moved(struct pl_worker *w) {
 }
 
 void pl_probe_tick(struct pl_worker *w, uint64_t now) {
+    if (pl_depend_is(w->service)) {
+        look_at_page(w, now);
+        return;
+    }
     if (w->more->probe != NULL || now < w->more->probe_at_ms) return;
     if (w->state == PL_WORKER_LOADING) {
         pl_probe_start(w);

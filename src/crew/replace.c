@@ -76,8 +76,8 @@ static bool share_a_device(const struct pl_gpus *a, const struct pl_gpus *b) {
 /* Another service is being replaced on a device that both name: there may be room for one more, not for two.
  */
 static bool device_is_busy(const struct pl_service *s) {
-    for (size_t i = 0; i < s->crew->service_count; i++) {
-        const struct pl_service *other = &s->crew->services[i];
+    for (size_t i = 0; i < s->crew->every_count; i++) {
+        const struct pl_service *other = s->crew->every[i];
         const struct pl_replacement *r = &other->more->replacement;
         if (other != s && r->active && !r->waiting && share_a_device(&s->config->gpus, &other->config->gpus))
             return true;
@@ -91,14 +91,17 @@ static struct pl_replace_case case_of(const struct pl_service *s, const struct p
     const struct pl_service_more *o = s->more;
     uint64_t gap_ms = way == PL_REPLACE_OVERLAP ? 0 : pl_gap_expect(s, w, &gap);
     uint32_t in_flight = 0;
-    for (const struct pl_worker *each = s->workers; each != NULL; each = each->next)
+    const struct pl_service *seen =
+        s->parent != NULL ? s->parent : s; /* its callers' requests bring its own */
+    for (const struct pl_worker *each = seen->workers; each != NULL; each = each->next)
         in_flight += each->in_flight;
     return (struct pl_replace_case){ .reason = reason,
                                      .mode = s->config->mode,
                                      .way = way,
                                      .under_way = o->replacement.active,
                                      .device_busy = device_is_busy(s),
-                                     .flowing = pl_is_flowing(in_flight, now - o->last_request_ms, gap_ms),
+                                     .flowing =
+                                         pl_is_flowing(in_flight, now - seen->more->last_request_ms, gap_ms),
                                      .gap_ms = gap_ms,
                                      .hold_ms = pl_gap_hold_ms(s),
                                      .boot_ms = s->boot_ms,
@@ -436,8 +439,20 @@ void pl_replace_tick(struct pl_service *s, uint64_t now) {
 
 /* --- a main before this one had begun it */
 
+/* Of a dependency nothing is kept: two in one place are an overlap. */
+static void pair_up(struct pl_service *s) {
+    for (struct pl_worker *w = s->workers, *next; w != NULL; w = next) {
+        next = w->next;
+        struct pl_worker *old = ready_in(s, w->slot);
+        if (old == NULL || old->generation >= w->generation || w->state > PL_WORKER_READY) continue;
+        w->more->replaces = old;
+        if (w->state == PL_WORKER_READY) pl_replace_ready(w);
+    }
+}
+
 void pl_replace_resume(struct pl_service *s) {
     struct pl_replacement *r = &s->more->replacement;
+    if (pl_depend_is(s)) pair_up(s);
     if (!r->active || r->waiting) return;
     struct pl_worker *old = by_generation(s, r->from_generation), *next = starting_in(s, r->slot);
     if (r->way == PL_REPLACE_HANDOVER) {

@@ -15,10 +15,17 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
         w->more->scraped_ms = pl_crew_now(w->service->crew);
 }
 
+/* The first one speaks for all that share its socket. */
+static bool speaks(const struct pl_worker *w) {
+    const struct pl_worker *first = w->service->workers;
+    while (first != NULL && first->state != PL_WORKER_READY) first = first->next;
+    return w == first || !pl_depend_is(w->service);
+}
+
 void pl_scrape_tick(struct pl_worker *w, uint64_t now) {
     struct pl_crew *c = w->service->crew;
     const struct pl_worker_more *o = w->more;
-    if (w->state != PL_WORKER_READY || o->scrape != NULL) return;
+    if (w->state != PL_WORKER_READY || o->scrape != NULL || !speaks(w)) return;
     bool wanted = o->scraped_ms == 0 || now - c->metrics_asked_ms < ASKED_LATELY_MS;
     if (!wanted || now < o->scrape_at_ms) return;
     char path[PL_PROBE_PATH_BYTES];

@@ -25,7 +25,7 @@ enum {
     UPSTREAM_KEEP_ALIVE_S = 3600, /* uvicorn keeps connections longer than our pool ever does */
 };
 
-static int listen_at(const char *path, struct pl_err *err) {
+int pl_spawn_listen(const char *path, struct pl_err *err) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     size_t n = strlen(path);
     if (n >= sizeof address.sun_path) {
@@ -126,7 +126,10 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
     struct pl_crew *c = w->service->crew;
     const struct pl_service_config *s = w->service->config;
     const char *gpus = NULL;
-    if (!make_folder(prom, sizeof prom, c, "prom", w->more->id, err)) return false;
+    const struct pl_apart *apart = w->service->more->apart;
+    /* Who answers on a shared socket cannot be chosen, so each answers for all: one folder, as in BentoML. */
+    const char *metrics = apart != NULL ? strrchr(apart->socket_path, '/') + 1 : w->more->id;
+    if (!make_folder(prom, sizeof prom, c, "prom", metrics, err)) return false;
     if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
     if (!choose_devices(w, devices, &gpus, err)) return false;
     const struct pl_recipe_facts facts = {
@@ -140,9 +143,10 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
         .port = pl_places_port(w),
         .legacy_ident = w->service->more->as_command ? s->run : NULL,
+        .dependency = apart != NULL ? apart->name : NULL,
         .worker = w->slot,
         .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,
-        .graceful_stop_s = (uint64_t)(s->stop_timeout_ms + 999) / 1000,
+        .graceful_stop_s = (pl_life_patience_ms(w->service) + 999) / 1000,
     };
     if (w->service->kind == PL_KIND_COMMAND)
         return pl_recipe_command(c->app->config, s, &facts, environ, a, r, err);
@@ -160,7 +164,14 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     m->spawn.stop_ms = (uint32_t)s->stop_timeout_ms;
     m->spawn.oom_score_adj = (int32_t)s->oom_score_adj;
     /* Who it is, for a main that dies before it leaves a note: index, slot and port; the rest is for people.
-     */
+     * Of a dependency: index, slot, number, and the name of its folders, since its socket is not its own. */
+    const struct pl_apart *apart = w->service->more->apart;
+    if (apart != NULL) {
+        m->spawn.stop_rank = apart->rank;
+        snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u.%u %.15s", w->service->index, w->slot,
+                 apart->number, w->more->id);
+        return;
+    }
     snprintf(m->spawn.name, sizeof m->spawn.name, "%u.%u:%u %.20s", w->service->index, w->slot,
              pl_places_port(w), s->id);
     snprintf(m->spawn.socket_name, sizeof m->spawn.socket_name, "w/%s", w->more->id);
@@ -172,13 +183,14 @@ static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *li
                          struct pl_err *err) {
     int pair[2];
     if (w->service->kind != PL_KIND_PYTHON) return true;
-    *listener = listen_at(w->to.at.un.sun_path, err);
-    if (*listener == -1) return false;
+    const struct pl_apart *apart = w->service->more->apart;
+    if (apart == NULL) *listener = pl_spawn_listen(w->to.at.un.sun_path, err);
+    if (apart == NULL && *listener == -1) return false;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
         return PL_FAIL_SYS(err, errno, "control socket");
     *theirs = pair[1];
     if (!pl_control_open(w, pair[0])) return PL_FAIL(err, PL_E_NOMEM, "control socket: out of memory");
-    m->fds[1] = *listener;
+    m->fds[1] = apart != NULL ? apart->listener : *listener; /* of a dependency: the one that all share */
     m->fds[2] = *theirs;
     m->fd_count = 3;
     return true;

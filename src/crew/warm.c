@@ -145,10 +145,13 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
     ask(w);
 }
 
-/* What somebody else runs is taken as it is. */
+/* What somebody else runs is taken as it is. A dependency is warmed by what its callers' warm-up makes of it.
+ */
 void pl_warm_start(struct pl_worker *w) {
     if (w->service->kind == PL_KIND_REMOTE)
         finish(w);
+    else if (pl_depend_is(w->service))
+        pl_life_feed(w, PL_WEV_WARMED);
     else
         pl_samples_load(w);
 }

@@ -243,7 +243,8 @@ static struct family *family_of(struct reading *r, const struct pl_promline *l) 
 }
 
 static bool is_ours_to_add(const struct reading *r, struct pl_promword label) {
-    return pl_promword_is(label, "worker") || (r->service != NULL && pl_promword_is(label, "service"));
+    return (r->worker != 0 && pl_promword_is(label, "worker")) ||
+           (r->service != NULL && pl_promword_is(label, "service"));
 }
 
 /* A worker's own `worker` becomes exported_worker; if it has that one too, exported_exported_worker, and so
@@ -276,7 +277,8 @@ static bool write_sample(struct reading *r, struct family *f, const struct pl_pr
     pl_buf_add(out, "{", 1);
     for (size_t i = 0; i < l->label_count; i++) write_label(out, r, l, &l->labels[i]);
     if (r->service != NULL) pl_buf_addf(out, "service=\"%s\",", r->service);
-    pl_buf_addf(out, "worker=\"%u\"} ", (unsigned)r->worker);
+    if (r->worker != 0) pl_buf_addf(out, "worker=\"%u\"", (unsigned)r->worker);
+    pl_buf_add(out, "} ", 2);
     pl_buf_add(out, l->value.at, l->value.len);
     if (l->timestamp.len > 0) pl_buf_add(out, " ", 1);
     pl_buf_add(out, l->timestamp.at, l->timestamp.len);

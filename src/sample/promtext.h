@@ -29,7 +29,8 @@ struct pl_promtext;
 struct pl_promtext *pl_promtext_create(void); /* NULL without memory */
 void pl_promtext_destroy(struct pl_promtext *p);
 
-/* Adds one worker's text. Add each slot of a service once a page. `service` NULL: no such label. */
+/* Adds one worker's text. Add each slot of a service once a page. `service` NULL: no such label; the same for
+ * worker 0, a text that speaks for all workers of its service. */
 void pl_promtext_add(struct pl_promtext *p, const char *service, uint32_t worker, const char *text,
                      size_t len);
 /* Lines that were skipped since the last clear: garbage, over a bound, or of another type than their family

@@ -30,7 +30,8 @@ def test_the_service_and_its_surroundings(feature):
     assert d["bentoml"] == bentoml_version(PYTHON)
     assert d["is_ready"] is True
     assert (d["deployment_hooks"], d["tasks"], d["path_prefix"], d["degraded"]) == (1, 1, "", [])
-    assert d["dependencies"] == [{"name": "Pre", "separate": True}]
+    assert d["dependencies"] == [{"name": "Pre", "separate": True, "workers": 1, "rank": 1}]
+    assert d["wants_deployment"] is True
 
 
 def test_settings_of_the_decorator_are_in_our_words(feature):

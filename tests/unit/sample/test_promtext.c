@@ -57,6 +57,20 @@ TEST(every_sample_gets_the_worker_and_keeps_the_rest) {
             "digits_total{worker=\"1\"} 1e3 1700000000000\n");
 }
 
+TEST(a_text_that_speaks_for_all_workers_gets_the_service_alone) {
+    struct pl_promtext *p = pl_promtext_create();
+    struct pl_buf b;
+    const char *text = "# TYPE a gauge\na{worker=\"x\",service=\"y\"} 1\na 2\n";
+    pl_buf_init(&b, 4096);
+    pl_promtext_add(p, "front.Scale", 0, text, strlen(text));
+    assert_true(pl_promtext_render(p, &b, nothing_is_ours));
+    assert_string_equal(pl_buf_text(&b),
+                        "# TYPE a gauge\na{worker=\"x\",exported_service=\"y\",service=\"front.Scale\",} 1\n"
+                        "a{service=\"front.Scale\",} 2\n");
+    pl_buf_free(&b);
+    pl_promtext_destroy(p);
+}
+
 TEST(two_workers_stand_in_one_family_in_first_seen_order) {
     size_t skipped;
     const char *page = page_of(
@@ -315,6 +329,7 @@ TEST(nothing_grows_past_its_bound) {
 }
 
 RUN(cmocka_unit_test(every_sample_gets_the_worker_and_keeps_the_rest),
+    cmocka_unit_test(a_text_that_speaks_for_all_workers_gets_the_service_alone),
     cmocka_unit_test(two_workers_stand_in_one_family_in_first_seen_order),
     cmocka_unit_test(a_label_that_we_add_is_renamed_as_prometheus_does_it),
     cmocka_unit_test(with_several_services_each_sample_says_whose_it_is),
