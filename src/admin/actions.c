@@ -151,10 +151,8 @@ static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     const char *name = json_string_value(json_object_get(body, "level"));
     for (int l = PL_DEBUG; name != NULL && l <= PL_ERROR; l++) {
         if (strcmp(name, pl_level_name((enum pl_level)l)) != 0) continue;
-        struct pl_action *x = new_action(a);
         pl_log_set_level(a->o.app->log, (enum pl_level)l);
-        pl_admin_action_done(a, x->id, 0, name);
-        pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
+        done_at_once(a, c, name);
         return;
     }
     pl_admin_reply_error(c, 400, "invalid_value", "level is one of debug, info, warn, error", NULL);

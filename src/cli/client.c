@@ -263,3 +263,19 @@ void pl_client_error(const struct pl_client *c, int status, const struct pl_buf 
     if (hint != NULL) pl_err_hint(err, "%s", hint);
     json_decref(doc);
 }
+
+bool pl_client_order(struct pl_client *c, const char *target, const json_t *order, json_t **reply,
+                     struct pl_err *err) {
+    struct pl_buf body;
+    int status;
+    char *text = json_dumps(order, JSON_COMPACT);
+    bool asked = pl_client_ask(c, "POST", target, text, &status, &body, err);
+    free(text);
+    if (!asked) return false;
+    if (status == 202)
+        *reply = json_loadb(body.data, body.len, 0, NULL);
+    else
+        pl_client_error(c, status, &body, err);
+    pl_buf_free(&body);
+    return status == 202;
+}

@@ -1,6 +1,8 @@
 /* cli/client.h - verbs that talk to a running server: finding it, and one blocking HTTP exchange. */
 #ifndef PL_CLI_CLIENT_H
 #define PL_CLI_CLIENT_H
+#include <jansson.h>
+
 #include "base/buf.h"
 #include "cli/verbs.h"
 
@@ -22,4 +24,7 @@ bool pl_client_stream(struct pl_client *c, const char *target, int *status, pl_c
                       struct pl_err *err);
 /* An error document of the server as an error of ours. */
 void pl_client_error(const struct pl_client *c, int status, const struct pl_buf *body, struct pl_err *err);
+/* Orders something: true when the server took it, with its `reply` (for json_decref; may be NULL) in it. */
+bool pl_client_order(struct pl_client *c, const char *target, const json_t *order, json_t **reply,
+                     struct pl_err *err);
 #endif

@@ -1,45 +1,28 @@
 /* config.c - `plimsoll config show|schema|reference`. `show` asks the service's own decorator, in a process
  * of its own. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/accept.h"
+#include "cli/child.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 #include "crew/describe.h"
 
-enum { DESCRIPTION_LIMIT_S = 120 };
+enum { DESCRIPTION_LIMIT_MS = 120000 };
 
 /* Runs `python -m plimsoll.describe RUN` in the service's folder and reads what it prints. */
 static bool ask_service(const struct pl_service_config *s, struct pl_buf *out, struct pl_err *err) {
     char side[PL_PATH_BYTES];
-    int pair[2], status = 0;
     if (!pl_path_python_side(side, err)) return false;
-    if (pipe2(pair, O_CLOEXEC) == -1) return PL_FAIL_SYS(err, errno, "pipe");
-    pid_t pid = fork();
-    if (pid == 0) {
-        char path[2 * PL_PATH_BYTES];
-        const char *old = getenv("PYTHONPATH");
-        snprintf(path, sizeof path, "%s%s%s", side, old != NULL ? ":" : "", old != NULL ? old : "");
-        setenv("PYTHONPATH", path, 1);
-        dup2(pair[1], 1);
-        alarm(DESCRIPTION_LIMIT_S);
-        if (chdir(s->working_dir) == 0)
-            execl(s->python, s->python, "-m", "plimsoll.describe", s->run, (char *)NULL);
-        _exit(127);
-    }
-    close(pair[1]);
-    char piece[16384];
-    for (ssize_t n; (n = read(pair[0], piece, sizeof piece)) > 0 && pl_buf_add(out, piece, (size_t)n);)
-        continue;
-    close(pair[0]);
-    if (pid == -1 || waitpid(pid, &status, 0) != pid) return PL_FAIL_SYS(err, errno, "run %s", s->python);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+    const char *words[] = { s->python, "-m", "plimsoll.describe", s->run, NULL };
+    const struct pl_child ask = { .argv = words,
+                                  .folder = s->working_dir,
+                                  .python_path = side,
+                                  .shows_stderr = true,
+                                  .limit_ms = DESCRIPTION_LIMIT_MS };
+    if (pl_child_ask(&ask, out) == 0) return true;
     PL_FAIL(err, PL_E_CONFIG, "%s of service %s could not be loaded", s->run, s->id);
     return pl_err_hint(err, "the lines above say why");
 }

@@ -1,7 +1,6 @@
 /* doctor.c - `plimsoll doctor`: what serving here would meet, one line each, with the remedy. Nothing is
  * started but the interpreter, and nothing is left. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -16,10 +15,11 @@
 #include "base/cleanup.h"
 #include "cli/accept.h"
 #include "cli/bound.h"
+#include "cli/child.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 
-enum { PYTHON_LIMIT_S = 60, FEW_DESCRIPTORS = 4096 };
+enum { PYTHON_LIMIT_MS = 60000, ANSWER_BYTES = 8192, FEW_DESCRIPTORS = 4096 };
 enum state { OK, WARN, FAIL };
 
 struct checkup {
@@ -68,26 +68,13 @@ static const char questions[] =
     "print(json.dumps(out))\n";
 
 static json_t *ask_python(const char *python) {
-    char text[8192];
-    size_t have = 0;
-    int pair[2], status = 0;
-    if (pipe2(pair, O_CLOEXEC) == -1) return NULL;
-    pid_t pid = fork();
-    if (pid == 0) {
-        int nothing = open("/dev/null", O_RDWR);
-        if (nothing != -1) dup2(nothing, 2);
-        dup2(pair[1], 1);
-        alarm(PYTHON_LIMIT_S);
-        execl(python, python, "-c", questions, (char *)NULL);
-        _exit(127);
-    }
-    close(pair[1]);
-    for (ssize_t n; have < sizeof text - 1 && (n = read(pair[0], text + have, sizeof text - 1 - have)) > 0;)
-        have += (size_t)n;
-    close(pair[0]);
-    if (pid == -1 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return NULL;
-    return json_loadb(text, have, 0, NULL);
+    const char *words[] = { python, "-c", questions, NULL };
+    const struct pl_child ask = { .argv = words, .limit_ms = PYTHON_LIMIT_MS };
+    struct pl_buf text;
+    pl_buf_init(&text, ANSWER_BYTES);
+    json_t *doc = pl_child_ask(&ask, &text) == 0 ? json_loadb(text.data, text.len, 0, NULL) : NULL;
+    pl_buf_free(&text);
+    return doc;
 }
 
 static void check_python(struct checkup *u, const struct pl_service_config *s) {

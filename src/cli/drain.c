@@ -12,24 +12,17 @@ enum { ASK_AGAIN_MS = 100, WAIT_MS = 60000 };
 
 static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, bool undo,
                   struct pl_err *err) {
-    struct pl_buf body;
-    int status;
-    json_t *doc = json_pack("{s:b}", "undo", undo);
+    json_t *doc = json_pack("{s:b}", "undo", undo), *reply = NULL;
     if (service != NULL) json_object_set_new(doc, "service", json_string(service));
-    char *text = json_dumps(doc, JSON_COMPACT);
+    bool ok = pl_client_order(c, "/drain", doc, &reply, err);
     json_decref(doc);
-    bool ok = pl_client_ask(c, "POST", "/drain", text, &status, &body, err);
-    free(text);
-    if (!ok) return false;
-    if (status != 202) {
-        pl_client_error(c, status, &body, err);
-        ok = false;
-    } else if (undo && cli->args.json) {
-        printf("%s\n", body.data);
-    } else if (undo) {
+    if (ok && undo && cli->args.json) {
+        json_dumpf(reply, stdout, JSON_COMPACT);
+        printf("\n");
+    } else if (ok && undo) {
         printf("%s: takes requests again\n", service != NULL ? service : "all services");
     }
-    pl_buf_free(&body);
+    json_decref(reply);
     return ok;
 }
 

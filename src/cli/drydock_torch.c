@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/child.h"
 #include "cli/drydock_stubs.h"
 
-enum { PYTHON_LIMIT_S = 20, LINE_BYTES = 512 };
+enum { PYTHON_LIMIT_MS = 20000, LINE_BYTES = 512 };
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -75,27 +75,14 @@ static void ask(const char *python, char out[PL_PATH_BYTES]) {
     static const char code[] =
         "import importlib.util as u\ns=u.find_spec('torch')\n"
         "print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')";
-    int ends[2], status = 0;
-    out[0] = '\0';
-    if (pipe2(ends, O_CLOEXEC) == -1) return;
-    pid_t pid = fork();
-    if (pid == 0) {
-        int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (nothing != -1) dup2(nothing, 0), dup2(nothing, 2);
-        dup2(ends[1], 1);
-        alarm(PYTHON_LIMIT_S);
-        execl(python, python, "-c", code, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    size_t len = 0;
-    for (ssize_t n;
-         pid > 0 && len < PL_PATH_BYTES - 1 && (n = read(ends[0], out + len, PL_PATH_BYTES - 1 - len)) > 0;)
-        len += (size_t)n;
-    close(ends[0]);
-    out[len] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-    if (pid > 0 && (waitpid(pid, &status, 0) != pid || status != 0)) out[0] = '\0';
+    const char *words[] = { python, "-c", code, NULL };
+    const struct pl_child question = { .argv = words, .limit_ms = PYTHON_LIMIT_MS };
+    struct pl_buf text;
+    pl_buf_init(&text, PL_PATH_BYTES);
+    bool answered = pl_child_ask(&question, &text) == 0;
+    snprintf(out, PL_PATH_BYTES, "%.*s", answered ? (int)strcspn(pl_buf_text(&text), "\n") : 0,
+             pl_buf_text(&text));
+    pl_buf_free(&text);
 }
 
 /* The text between quotes on the line of version.py that begins with `key`; false: None, or no such line. */

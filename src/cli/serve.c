@@ -4,17 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/ring.h"
 #include "cli/accept.h"
 #include "cli/bound.h"
+#include "cli/child.h"
 #include "cli/dry_run.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 
-enum { MAX_HOLDS = 16, MAX_WORDS = 96, STOP_SLACK_MS = 10000, PYTHON_LIMIT_S = 20 };
+enum { MAX_HOLDS = 16, MAX_WORDS = 96, STOP_SLACK_MS = 10000, PYTHON_LIMIT_MS = 20000 };
 
 /* The keeper's command line as it grows. Texts live in the arena. */
 struct command {
@@ -65,18 +65,11 @@ static bool open_listeners(struct command *k, const struct pl_config *c, struct 
 static bool have_bentoml(const char *python, const char *folder, struct pl_err *err) {
     static const char look[] =
         "import importlib.util,sys;sys.exit(0 if importlib.util.find_spec('bentoml') else 9)";
-    pid_t pid = fork();
-    int status = 0;
-    if (pid == 0) {
-        int nothing = open("/dev/null", O_RDWR);
-        if (nothing != -1) dup2(nothing, 1), dup2(nothing, 2);
-        alarm(PYTHON_LIMIT_S);
-        if (chdir(folder) == 0) execl(python, python, "-c", look, (char *)NULL);
-        _exit(127);
-    }
-    if (pid == -1 || waitpid(pid, &status, 0) != pid) return PL_FAIL_SYS(err, errno, "run %s", python);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 9) {
+    const char *words[] = { python, "-c", look, NULL };
+    const struct pl_child ask = { .argv = words, .folder = folder, .limit_ms = PYTHON_LIMIT_MS };
+    int status = pl_child_ask(&ask, NULL);
+    if (status == 0) return true;
+    if (status == 9) {
         PL_FAIL(err, PL_E_SYS, "BentoML is not installed for %s", python);
         return pl_err_hint(err, "%s -m pip install bentoml, or give --python of the environment that has it",
                            python);

@@ -11,24 +11,13 @@ enum { ASK_AGAIN_MS = 100, LONGEST_WAIT_MS = 15 * 60 * 1000 };
 
 static bool give_order(struct pl_cli *cli, struct pl_client *c, const struct pl_wait *w, const json_t *order,
                        char *id, size_t room, struct pl_err *err) {
-    struct pl_buf body;
-    int status;
-    char *text = json_dumps(order, JSON_COMPACT);
-    bool ok = pl_client_ask(c, "POST", w->path, text, &status, &body, err);
-    free(text);
-    if (!ok) return false;
-    if (status == 202) {
-        json_t *reply = json_loadb(body.data, body.len, 0, NULL);
-        const char *action = json_string_value(json_object_get(reply, "id"));
-        snprintf(id, room, "%s", action != NULL ? action : "");
-        if (w->accepted != NULL && !cli->args.json && !cli->args.quiet) w->accepted(w, reply);
-        json_decref(reply);
-    } else {
-        pl_client_error(c, status, &body, err);
-        ok = false;
-    }
-    pl_buf_free(&body);
-    return ok;
+    json_t *reply = NULL;
+    if (!pl_client_order(c, w->path, order, &reply, err)) return false;
+    const char *action = json_string_value(json_object_get(reply, "id"));
+    snprintf(id, room, "%s", action != NULL ? action : "");
+    if (w->accepted != NULL && !cli->args.json && !cli->args.quiet) w->accepted(w, reply);
+    json_decref(reply);
+    return true;
 }
 
 /* True when the action is over; *result is 0 or 1 then. */

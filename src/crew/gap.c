@@ -11,17 +11,12 @@ static bool others_serve(const struct pl_service *s, const struct pl_worker *old
     return false;
 }
 
-static uint64_t drain_limit_ms(const struct pl_service *s) {
-    const struct pl_service_config *c = s->config;
-    return (uint64_t)(c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms);
-}
-
 /* 0: others serve, or no boot was ever measured (then gap->boot_ms is 0). `old` may be NULL. */
 uint64_t pl_gap_expect(const struct pl_service *s, const struct pl_worker *old, struct pl_gap *gap) {
     const struct pl_service_more *o = s->more;
     uint64_t mean_ms = o->busy_ended > 0 ? o->busy_ms / o->busy_ended : 0;
     *gap = (struct pl_gap){ .drain_ms = pl_drain_expected_ms(old != NULL ? old->in_flight : 0, mean_ms,
-                                                             drain_limit_ms(s)),
+                                                             pl_life_drain_ms(s)),
                             .stop_ms = o->stop_ms != 0 ? o->stop_ms : STOP_UNKNOWN_MS,
                             .boot_ms = s->boot_ms };
     return others_serve(s, old) ? 0 : pl_gap_expected_ms(gap);

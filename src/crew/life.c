@@ -74,15 +74,15 @@ static void read_stamps(struct pl_worker *w) {
     }
 }
 
-static uint64_t drain_limit_ms(const struct pl_service_config *c) {
-    int64_t limit = c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms;
-    return (uint64_t)limit;
+uint64_t pl_life_drain_ms(const struct pl_service *s) {
+    const struct pl_service_config *c = s->config;
+    return (uint64_t)(c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms);
 }
 
 /* On a shared socket nobody can be kept from giving it one more request before SIGTERM: it drains after. */
 uint64_t pl_life_patience_ms(const struct pl_service *s) {
     uint64_t stop_ms = (uint64_t)s->config->stop_timeout_ms;
-    return pl_depend_is(s) ? stop_ms + drain_limit_ms(s->config) : stop_ms;
+    return pl_depend_is(s) ? stop_ms + pl_life_drain_ms(s) : stop_ms;
 }
 
 void pl_life_order_stop(struct pl_worker *w) {
@@ -177,7 +177,7 @@ static void enter_ready(struct pl_worker *w) {
 
 static void enter_draining(struct pl_worker *w) {
     const struct pl_service_config *c = w->service->config;
-    w->more->drain_until_ms = pl_crew_now(w->service->crew) + drain_limit_ms(c);
+    w->more->drain_until_ms = pl_crew_now(w->service->crew) + pl_life_drain_ms(w->service);
     pl_note_leave(w);
     pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));

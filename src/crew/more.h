@@ -219,6 +219,7 @@ void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any
 bool pl_life_drained(struct pl_worker *w);
 void pl_life_tend(struct pl_service *s, uint64_t now);
 void pl_life_give_time(struct pl_worker *w);              /* to start, from now on */
+uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one */
 uint64_t pl_life_patience_ms(const struct pl_service *s); /* SIGTERM to SIGKILL, out of a stop */
 void pl_life_successor(struct pl_service *s, struct pl_worker *old);
 void pl_life_ready_changed(struct pl_service *s);
