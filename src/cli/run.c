@@ -19,6 +19,7 @@
 #include "admin/admin.h"
 #include "base/cleanup.h"
 #include "cli/bound.h"
+#include "cli/door.h"
 #include "cli/dry_run.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
@@ -454,6 +455,8 @@ static bool start(struct pl_err *err) {
         return false;
     settle_worker_lines();
     if (!make_parts(err) || !read_arguments(err)) return false;
+    const struct pl_door_options door = { .app = &run.app, .gateway = run.gateway, .hold = hold };
+    if (!pl_door_start(&door, pl_held_take(&run.held, "door"), err)) return false;
     note_listener();
     pl_gateway_hooks(run.gateway, &run.gateway_hooks);
     hooks = run.gateway_hooks;
@@ -463,6 +466,7 @@ static bool start(struct pl_err *err) {
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);
+    pl_door_watch();
     return true;
 }
 

@@ -36,7 +36,7 @@ static void make_closed_sets(struct pl_gate *gate) {
     }
     /* those that `observe` lets through */
     static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL, PL_REASON_PREDICTED_WAIT,
-                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE };
+                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE, PL_REASON_KEY_LIMIT };
     for (size_t i = 0; i < sizeof would / sizeof would[0]; i++)
         pl_series(m, PL_M_WOULD_TOTAL, id, "refuse", pl_reason_info(would[i])->name);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);
@@ -109,6 +109,7 @@ static void write_line(struct pl_request *r, const struct pl_ending *e, uint64_t
                            .service = r->gate->service->config->id,
                            .outcome = outcome_names[e->outcome],
                            .reason = e->reason,
+                           .key = pl_keys_name(r),
                            .replay = r->replayed || r->unsent != 0 ? replay_names[r->replay_class] : NULL };
     fill_from_head(&a, h);
     struct pl_text id = pl_request_id_text(r);
@@ -126,6 +127,8 @@ void pl_account(struct pl_request *r, const struct pl_ending *e) {
     struct pl_gate *gate = r->gate;
     uint64_t now_us = pl_now_us();
     pl_count_code(gate, r->status != 0 ? r->status : 499);
+    pl_keys_count(r);
+    if (r->usage.known) pl_keys_tokens(r, r->usage.tokens);
     if (r->request_bytes != 0) pl_series_add(gate->bytes_in, (double)r->request_bytes);
     if (r->reply_bytes != 0) pl_series_add(gate->bytes_out, (double)r->reply_bytes);
     if (r->sent_any) pl_series_observe(gate->seconds, (double)(now_us - r->head_us) / 1e6);

@@ -125,6 +125,8 @@ static void forward_of(const struct pl_request *r, struct pl_http_forward *f, ch
                                      [PL_CFG_HTTP_FORWARDED_SET] = PL_FORWARDED_SET,
                                      [PL_CFG_HTTP_FORWARDED_APPEND] = PL_FORWARDED_APPEND };
     *f = (struct pl_http_forward){ .id = r->id, .request_id = r->made_id ? r->made : NULL, .scheme = "http" };
+    f->drop_keys = r->keys_asked;
+    f->drop_priority = f->drop_keys && !r->priority_told;
     f->forwarded = modes[r->g->o.app->config->http_forwarded];
     if (f->forwarded != PL_FORWARDED_KEEP) f->peer_address = pl_conn_address(r->conn, address);
 }
@@ -168,7 +170,10 @@ static void begin_exchange(struct pl_request *r, struct pl_berth *b) {
     attach(r, b);
     mark_page(r);
     pl_upstream_answers_head(r->up, h->method_id == HTTP_HEAD);
-    pl_upstream_want_payload(r->up, h->minor == 0);
+    r->wants_usage =
+        r->key != NULL && pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI;
+    r->usage = (struct pl_http_usage){ 0 };
+    pl_upstream_want_payload(r->up, h->minor == 0 || r->wants_usage);
     r->phase = PL_REQ_WAITING;
     r->sent_ms = r->last_ms = pl_gateway_now(r->g);
     if (!send_request(r)) {

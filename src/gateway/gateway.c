@@ -152,6 +152,7 @@ void pl_gateway_destroy(struct pl_gateway *g) {
         pl_buf_free(&r->body);
         free(r);
     }
+    pl_keys_free(g);
     pl_buf_free(&g->scratch);
     free(g->gates);
     free(g->rules);

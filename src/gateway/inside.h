@@ -5,8 +5,10 @@
 #include "admit/admit.h"
 #include "admit/poison.h"
 #include "base/buf.h"
+#include "door/quota.h"
 #include "gateway/gateway.h"
 #include "gateway/route.h"
+#include "http/usage.h"
 #include "net/upstream.h"
 
 enum {
@@ -58,6 +60,7 @@ enum pl_result {
         PL_RESULT_COUNT
 };
 
+struct pl_key;   /* keys.c */
 struct pl_gate;  /* one service at the gateway */
 struct pl_berth; /* one worker at the gateway */
 struct pl_request {
@@ -79,12 +82,17 @@ struct pl_request {
     bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
     bool too_large_told;  /* only observed: over limits.body */
+    bool keys_asked;      /* when it came: what it showed stays here */
+    bool key_held;        /* counts in its key's concurrency */
+    bool priority_told;   /* by an x-priority that holds */
+    uint8_t priority;     /* enum pl_priority */
     uint8_t replay_class; /* enum pl_replay_class, if replayed or unsent */
     uint8_t unsent;       /* tries of which no byte reached a worker: they do not count as the one replay */
     uint16_t status;
     struct pl_gateway *g;
     struct pl_gate *gate;
     struct pl_conn *conn; /* NULL: the client was answered or left */
+    struct pl_key *key;   /* it came with; NULL: keys are not asked for, or it had none that holds */
     struct pl_berth *berth;
     struct pl_upstream *up;
     struct pl_request *next, **at; /* its berth's list, the zombies' or the spare ones */
@@ -97,6 +105,8 @@ struct pl_request {
     uint64_t request_bytes, reply_bytes;
     uint64_t reserved; /* of limits.buffered */
     struct pl_buf body, held;
+    struct pl_http_usage usage; /* read only for who came with a key, on /v1 */
+    bool wants_usage;
     char made[20]; /* x-request-id, if we made it */
 };
 
@@ -145,6 +155,10 @@ struct pl_gateway {
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
+    struct pl_keyring *ring; /* NULL: no keys are asked for */
+    struct pl_key *keys;     /* those of the ring, and those that left it and still have requests */
+    struct pl_key **key_of;  /* by row of the ring */
+    struct pl_log_sampler key_refused;
     struct pl_buf scratch; /* heads, within one call */
     struct pl_series *buffered_series;
 };
@@ -231,6 +245,17 @@ void pl_count_code(struct pl_gate *gate, uint16_t status);
 /* quarantine.c */
 bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */
 void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in a handler that died of this */
+
+/* keys.c */
+/* Whoever shows no key that holds may not learn what is here either. True: answered. */
+bool pl_keys_refuse_conn(struct pl_gateway *g, struct pl_conn *c);
+/* A new request: true, it has been refused. */
+bool pl_keys_refuse(struct pl_request *r);
+void pl_keys_done(struct pl_request *r);                   /* it is over */
+const char *pl_keys_name(const struct pl_request *r);      /* NULL: it has none */
+void pl_keys_count(struct pl_request *r);                  /* answered */
+void pl_keys_tokens(struct pl_request *r, uint64_t count); /* its reply told */
+void pl_keys_free(struct pl_gateway *g);
 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */

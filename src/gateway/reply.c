@@ -156,10 +156,13 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
     if (p->head) watch_stall(r);
 }
 
-/* Only for HTTP/1.0 clients. It comes before the part that tells of the head. */
+/* Only for HTTP/1.0 clients, and where tokens are counted. It comes before the part that tells of the head.
+ */
 void pl_reply_payload(void *ctx, struct pl_upstream *u, const char *bytes, size_t len) {
     struct pl_request *r = ctx;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
+    if (r->wants_usage) pl_http_usage_feed(&r->usage, bytes, len);
+    if (pl_conn_head(r->conn)->minor != 0) return;
     if (without_length(pl_upstream_head(u)) && !pl_buf_add(&r->held, bytes, len)) {
         r->first_us = pl_now_us();
         pl_answer_no_streams(r);

@@ -1,0 +1,247 @@
+#include "cli/door.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/ring.h"
+#include "crew/hello.h"
+
+enum { HELD_BYTES = 64 << 20, LOOK_EVERY_MS = 2000, QUIET_MS = 300 };
+
+/* --- from papers */
+
+static bool open_keys(const struct pl_papers *p, struct pl_door *d, struct pl_err *err) {
+    const struct pl_paper *file = pl_papers_find(p, PL_PAPER_KEYS, 0),
+                          *one = pl_papers_find(p, PL_PAPER_API_KEY, 0);
+    if (file != NULL && (d->keys = pl_keyring_read(file->place, file->bytes, file->len, err)) == NULL)
+        return false;
+    if (one == NULL) return true;
+    struct pl_key_digest digest;
+    if (one->len != sizeof digest.bytes) return PL_FAIL(err, PL_E_SYS, "what is held for the door is cut");
+    memcpy(digest.bytes, one->bytes, sizeof digest.bytes);
+    struct pl_keyring *ring = pl_keyring_add(d->keys, "default", &digest, err);
+    if (ring == NULL) return false;
+    d->keys = ring;
+    return true;
+}
+
+bool pl_door_open(const struct pl_config *c, struct pl_papers *papers, struct pl_door *out,
+                  struct pl_err *err) {
+    (void)c;
+    *out = (struct pl_door){ .papers = *papers };
+    *papers = (struct pl_papers){ 0 };
+    if (open_keys(&out->papers, out, err)) return true;
+    pl_door_free(out);
+    return false;
+}
+
+bool pl_door_collect(struct pl_config *c, struct pl_door *out, struct pl_err *err) {
+    struct pl_papers papers = { 0 };
+    return pl_papers_collect(c, &papers, err) && pl_door_open(c, &papers, out, err);
+}
+
+void pl_door_free(struct pl_door *d) {
+    pl_papers_free(&d->papers);
+    pl_keyring_free(d->keys);
+    *d = (struct pl_door){ 0 };
+}
+
+int pl_door_memfd(const struct pl_papers *p) {
+    struct pl_buf text;
+    pl_buf_init(&text, HELD_BYTES);
+    errno = ENOMEM;
+    bool ok = pl_buf_reserve(&text, 1) && pl_papers_write(p, &text);
+    int fd = ok ? pl_memfd_of("plimsoll-door", text.data, text.len) : -1;
+    pl_buf_free(&text);
+    return fd;
+}
+
+/* --- in main */
+
+static struct {
+    struct pl_door_options o;
+    unsigned generation;          /* of `now` */
+    struct pl_papers now, before; /* before: the way back when a reload is rolled back */
+} door;
+
+/* Files that are looked at, and what was read when one had changed. */
+static struct {
+    uv_fs_poll_t polls[PL_PAPERS_MOST];
+    char paths[PL_PAPERS_MOST][PL_PAPER_PLACE];
+    size_t count;
+    uv_timer_t quiet; /* two files that belong together are seldom written at once */
+    uv_work_t work;
+    struct pl_config *config;
+    struct pl_door fresh;
+    struct pl_err err;
+    char told[sizeof(struct pl_err)]; /* the last rejection: a file that stays wrong is told once */
+    unsigned generation;
+    bool made, busy, again, ok;
+} watching;
+
+static void on_quiet(uv_timer_t *t);
+static void watch_files(void);
+
+static void look_soon(void) { uv_timer_start(&watching.quiet, on_quiet, QUIET_MS, 0); }
+
+static void tell_rejected(void) {
+    if (strcmp(watching.told, watching.err.msg) == 0) return;
+    snprintf(watching.told, sizeof watching.told, "%s", watching.err.msg);
+    pl_log(door.o.app->log, PL_ERROR, "config.rejected", F_STR("message", watching.err.msg));
+}
+
+static size_t rows_of(const struct pl_keyring *ring) { return ring != NULL ? ring->row_count : 0; }
+
+static bool same_kind(const struct pl_papers *a, const struct pl_papers *b, enum pl_paper_kind kind) {
+    for (size_t i = 0;; i++) {
+        const struct pl_paper *x = pl_papers_find(a, kind, i), *y = pl_papers_find(b, kind, i);
+        if (x == NULL || y == NULL) return x == y;
+        if (x->len != y->len || memcmp(x->bytes, y->bytes, x->len) != 0) return false;
+    }
+}
+
+static void tell_changed(const struct pl_door *d) {
+    bool same =
+        same_kind(&d->papers, &door.now, PL_PAPER_KEYS) && same_kind(&d->papers, &door.now, PL_PAPER_API_KEY);
+    if (!same) pl_log(door.o.app->log, PL_INFO, "keys.reloaded", F_INT("keys", rows_of(d->keys)));
+}
+
+static void keep(void) {
+    int fd = pl_door_memfd(&door.now);
+    if (fd == -1) return; /* the next main starts with the one before: it was accepted, too */
+    door.o.hold("door", fd);
+    close(fd);
+}
+
+static void use(struct pl_door *d) {
+    pl_gateway_set_keys(door.o.gateway, d->keys);
+    d->keys = NULL;
+}
+
+void pl_door_put(struct pl_door *d) {
+    tell_changed(d);
+    use(d);
+    door.generation++;
+    watching.told[0] = '\0';
+    pl_papers_free(&door.before);
+    door.before = door.now;
+    door.now = d->papers;
+    d->papers = (struct pl_papers){ 0 };
+    keep();
+    watch_files();
+}
+
+void pl_door_back(void) {
+    struct pl_door d = { 0 };
+    struct pl_err err;
+    struct pl_papers papers = door.before;
+    door.before = (struct pl_papers){ 0 };
+    if (pl_door_open(door.o.app->config, &papers, &d, &err)) pl_door_put(&d);
+    pl_door_free(&d);
+}
+
+/* --- changed files */
+
+static void on_read(uv_work_t *work, int status) {
+    (void)work;
+    (void)status;
+    pl_config_destroy(watching.config);
+    watching.config = NULL;
+    watching.busy = false;
+    if (!watching.ok) {
+        tell_rejected();
+    } else if (watching.generation == door.generation && !pl_papers_same(&watching.fresh.papers, &door.now)) {
+        pl_door_put(&watching.fresh);
+    }
+    pl_door_free(&watching.fresh);
+    if (watching.again) look_soon();
+    watching.again = false;
+}
+
+static void read_now(uv_work_t *work) {
+    (void)work;
+    watching.ok = pl_door_collect(watching.config, &watching.fresh, &watching.err);
+}
+
+/* A copy, because a reload may drop the configuration while the files are being read. */
+static struct pl_config *copy_config(void) {
+    struct pl_buf text;
+    struct pl_err err;
+    pl_buf_init(&text, (size_t)8 << 20);
+    bool ok = pl_config_to_json(door.o.app->config, &text);
+    struct pl_config *c = ok ? pl_config_from_json(text.data, text.len, &err) : NULL;
+    pl_buf_free(&text);
+    return c;
+}
+
+static void on_quiet(uv_timer_t *t) {
+    (void)t;
+    if (watching.busy) {
+        watching.again = true;
+        return;
+    }
+    watching.config = copy_config();
+    if (watching.config == NULL) return;
+    watching.generation = door.generation;
+    watching.err = (struct pl_err){ 0 };
+    watching.busy = uv_queue_work(door.o.app->loop, &watching.work, read_now, on_read) == 0;
+}
+
+static void on_poll(uv_fs_poll_t *poll, int status, const uv_stat_t *was, const uv_stat_t *is) {
+    (void)poll;
+    (void)status; /* a file that is away is a change, too */
+    (void)was;
+    (void)is;
+    look_soon();
+}
+
+static void watch_file(const char *path) {
+    if (watching.count == PL_PAPERS_MOST || path[0] == '\0') return;
+    for (size_t i = 0; i < watching.count; i++)
+        if (strcmp(watching.paths[i], path) == 0) return;
+    uv_fs_poll_t *poll = &watching.polls[watching.count];
+    snprintf(watching.paths[watching.count++], PL_PAPER_PLACE, "%s", path);
+    uv_fs_poll_start(poll, on_poll, path, LOOK_EVERY_MS);
+}
+
+/* Whatever is in force now. */
+static void watch_files(void) {
+    if (!watching.made) return;
+    while (watching.count > 0) uv_fs_poll_stop(&watching.polls[--watching.count]);
+    for (size_t i = 0; i < door.now.count; i++) {
+        const char *place = door.now.at[i].place;
+        if (strncmp(place, "env:", 4) == 0) continue;
+        watch_file(strncmp(place, "file:", 5) == 0 ? place + 5 : place);
+    }
+}
+
+void pl_door_watch(void) {
+    for (size_t i = 0; i < PL_PAPERS_MOST; i++) uv_fs_poll_init(door.o.app->loop, &watching.polls[i]);
+    uv_timer_init(door.o.app->loop, &watching.quiet);
+    watching.made = true;
+    watch_files();
+}
+
+bool pl_door_start(const struct pl_door_options *o, int held, struct pl_err *err) {
+    struct pl_buf text;
+    struct pl_papers papers = { 0 };
+    struct pl_door d = { 0 };
+    door.o = *o;
+    if (held == -1) return true;
+    pl_buf_init(&text, HELD_BYTES);
+    bool ok = pl_held_read(held, &text) || PL_FAIL(err, PL_E_SYS, "what is held for the door cannot be read");
+    ok = ok && pl_papers_read(&papers, text.data != NULL ? text.data : "", text.len, err);
+    pl_buf_free(&text);
+    if (ok) {
+        ok = pl_door_open(o->app->config, &papers, &d, err);
+    } else {
+        pl_papers_free(&papers);
+    }
+    if (!ok) return false;
+    use(&d);
+    door.now = d.papers;
+    return true;
+}
