@@ -117,6 +117,7 @@ bool pl_admin_own(void *ctx, struct pl_conn *c) {
 /* --- the admin server's requests */
 
 struct acting {
+    struct pl_actor who;
     char verb[32];
     struct pl_buf body;
 };
@@ -144,6 +145,8 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         return;
     }
     path = t.path;
+    if (pl_admin_own(a, c)) return; /* as on the data port: to everybody */
+    if (!pl_admin_may_read(a, c)) return;
     if (strcmp(path, "/status") == 0)
         reply_status(a, c, NULL);
     else if (strncmp(path, "/status/", 8) == 0)
@@ -156,7 +159,7 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         pl_logs_answer(a, c, &t, path + 6);
     else if (strncmp(path, "/actions/", 9) == 0)
         pl_actions_state(a, c, path + 9);
-    else if (!pl_admin_own(a, c))
+    else
         pl_admin_reply_error(c, 404, "not_found", "no such route",
                              "/livez /readyz /metrics /status /config /events /logs/SERVICE /actions/ID");
 }
@@ -168,12 +171,18 @@ static void on_request(void *ctx, struct pl_conn *c) {
         read_request(a, c);
         return;
     }
+    struct pl_actor who;
     struct acting *x =
         h->method_id == HTTP_POST && h->target_len < sizeof x->verb ? calloc(1, sizeof *x) : NULL;
+    if (x != NULL && !pl_admin_may_act(a, c, &who)) {
+        free(x);
+        return;
+    }
     if (x == NULL) {
         pl_admin_reply_error(c, 405, "method_not_allowed", "GET reads, POST acts", NULL);
         return;
     }
+    x->who = who;
     memcpy(x->verb, pl_http_at(h, h->target), h->target_len);
     pl_buf_init(&x->body, ACT_BODY_BYTES);
     pl_conn_set_user(c, x);
@@ -202,7 +211,7 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
     struct acting own = *x;
     free(x);
     pl_conn_set_user(c, NULL);
-    pl_actions_answer(a, c, own.verb, own.body.data != NULL ? own.body.data : "", own.body.len);
+    pl_actions_answer(a, c, &own.who, own.verb, own.body.data != NULL ? own.body.data : "", own.body.len);
     pl_buf_free(&own.body);
 }
 

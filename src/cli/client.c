@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/accept.h"
+#include "cli/papers.h"
 #include "cli/paths.h"
 #include "http/parser.h"
 
@@ -128,9 +129,22 @@ static bool from_file(const struct pl_cli *cli, struct pl_client *c) {
     return ok;
 }
 
+static bool read_token(const struct pl_cli *cli, struct pl_client *c, struct pl_err *err) {
+    char secret[PL_PATH_BYTES + 8];
+    const char *file = cli->args.token_file != NULL ? cli->args.token_file : getenv("PLIMSOLL_TOKEN_FILE");
+    c->token[0] = '\0';
+    if (file == NULL || file[0] == '\0') return true;
+    snprintf(secret, sizeof secret, "file:%s", file);
+    if (!pl_secret_read(secret, c->token, err)) return pl_err_wrap(err, "--token-file");
+    for (const char *s = c->token; *s != '\0'; s++) /* it goes into a header */
+        if (*s <= ' ' || *s > '~') return PL_FAIL(err, PL_E_CONFIG, "--token-file: %.200s is no token", file);
+    return true;
+}
+
 bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err *err) {
     const char *named = cli->args.admin != NULL ? cli->args.admin : getenv("PLIMSOLL_ADMIN");
     struct found f = { .count = 0 };
+    if (!read_token(cli, c, err)) return false;
     if (named != NULL) return use(c, named, err);
     if (from_file(cli, c)) return true;
     look_everywhere(&f);
@@ -156,16 +170,25 @@ static bool send_all(int fd, const char *bytes, size_t len) {
     return true;
 }
 
-static bool send_question(int fd, const char *method, const char *target, const char *body) {
+/* The server looks whether the name is one of its own. */
+static const char *host_of(const struct pl_client *c) {
+    if (is_socket_path(c->where)) return "localhost";
+    return strncmp(c->where, "http://", 7) == 0 ? c->where + 7 : c->where;
+}
+
+static bool send_question(const struct pl_client *c, const char *method, const char *target,
+                          const char *body) {
     struct pl_buf text;
     pl_buf_init(&text, 0);
-    pl_buf_addf(&text, "%s %s HTTP/1.1\r\nHost: plimsoll\r\nx-plimsoll-admin: 1\r\nConnection: close\r\n",
-                method, target);
+    pl_buf_addf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nx-plimsoll-admin: 1\r\nConnection: close\r\n", method,
+                target, host_of(c));
+    if (c->token[0] != '\0' && !is_socket_path(c->where))
+        pl_buf_addf(&text, "Authorization: Bearer %s\r\n", c->token);
     if (body != NULL)
         pl_buf_addf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
     pl_buf_adds(&text, "\r\n");
     if (body != NULL) pl_buf_adds(&text, body);
-    bool ok = send_all(fd, text.data, text.len);
+    bool ok = send_all(c->fd, text.data, text.len);
     pl_buf_free(&text);
     return ok;
 }
@@ -209,7 +232,7 @@ static bool exchange(struct pl_client *c, const char *method, const char *target
     *status = 0;
     c->fd = dial(c->where);
     if (c->fd == -1) return PL_FAIL_SYS(err, errno, "connect to %s", c->where);
-    bool ok = send_question(c->fd, method, target, body) && receive(c->fd, status, each, ctx, &problem);
+    bool ok = send_question(c, method, target, body) && receive(c->fd, status, each, ctx, &problem);
     close(c->fd);
     return ok || PL_FAIL(err, PL_E_SYS, "%s: %s", c->where, problem);
 }

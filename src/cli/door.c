@@ -13,6 +13,18 @@ enum { HELD_BYTES = 64 << 20, LOOK_EVERY_MS = 2000, QUIET_MS = 300 };
 
 /* --- from papers */
 
+static bool digest_of(const struct pl_paper *p, struct pl_key_digest *out, struct pl_err *err) {
+    if (p->len != sizeof out->bytes) return PL_FAIL(err, PL_E_SYS, "what is held for the door is cut");
+    memcpy(out->bytes, p->bytes, sizeof out->bytes);
+    return true;
+}
+
+static bool open_token(const struct pl_papers *p, struct pl_door *d, struct pl_err *err) {
+    const struct pl_paper *token = pl_papers_find(p, PL_PAPER_ADMIN_TOKEN, 0);
+    d->has_token = token != NULL;
+    return token == NULL || digest_of(token, &d->token, err);
+}
+
 static bool open_keys(const struct pl_papers *p, struct pl_door *d, struct pl_err *err) {
     const struct pl_paper *file = pl_papers_find(p, PL_PAPER_KEYS, 0),
                           *one = pl_papers_find(p, PL_PAPER_API_KEY, 0);
@@ -20,8 +32,7 @@ static bool open_keys(const struct pl_papers *p, struct pl_door *d, struct pl_er
         return false;
     if (one == NULL) return true;
     struct pl_key_digest digest;
-    if (one->len != sizeof digest.bytes) return PL_FAIL(err, PL_E_SYS, "what is held for the door is cut");
-    memcpy(digest.bytes, one->bytes, sizeof digest.bytes);
+    if (!digest_of(one, &digest, err)) return false;
     struct pl_keyring *ring = pl_keyring_add(d->keys, "default", &digest, err);
     if (ring == NULL) return false;
     d->keys = ring;
@@ -33,7 +44,7 @@ bool pl_door_open(const struct pl_config *c, struct pl_papers *papers, struct pl
     (void)c;
     *out = (struct pl_door){ .papers = *papers };
     *papers = (struct pl_papers){ 0 };
-    if (open_keys(&out->papers, out, err)) return true;
+    if (open_keys(&out->papers, out, err) && open_token(&out->papers, out, err)) return true;
     pl_door_free(out);
     return false;
 }
@@ -119,6 +130,7 @@ static void keep(void) {
 static void use(struct pl_door *d) {
     pl_gateway_set_keys(door.o.gateway, d->keys);
     d->keys = NULL;
+    pl_admin_set_token(door.o.admin, d->has_token ? &d->token : NULL);
 }
 
 void pl_door_put(struct pl_door *d) {

@@ -2,6 +2,7 @@
  * port, kept with the keeper, watched for changed files, and put back when a reload is rolled back. */
 #ifndef PL_CLI_DOOR_H
 #define PL_CLI_DOOR_H
+#include "admin/admin.h"
 #include "cli/papers.h"
 #include "crew/app.h"
 #include "door/keys.h"
@@ -11,6 +12,8 @@
 struct pl_door {
     struct pl_papers papers;
     struct pl_keyring *keys; /* NULL: none are asked for */
+    bool has_token;
+    struct pl_key_digest token;
 };
 /* Takes the papers, also when it fails. Reads no file. Never on the loop: there may be certificates in them.
  */
@@ -26,6 +29,7 @@ int pl_door_memfd(const struct pl_papers *p);
 struct pl_door_options {
     struct pl_app *app;
     struct pl_gateway *gateway;
+    struct pl_admin *admin;
     void (*hold)(const char *name, int fd); /* borrowed */
 };
 /* `held`: what the keeper has of the one before, -1: nothing; takes it. */

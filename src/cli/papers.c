@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/bound.h"
 #include "config/similar.h"
 #include "door/keys.h"
 
@@ -113,8 +114,20 @@ static bool collect_keys(struct pl_config *c, struct pl_papers *out, struct pl_e
            wrap(c, "api_keys.key", err);
 }
 
+static bool collect_token(struct pl_config *c, struct pl_papers *out, struct pl_err *err) {
+    char line[256];
+    if (c->admin_token != NULL)
+        return take_digest(c, out, PL_PAPER_ADMIN_TOKEN, c->admin_token, err) || wrap(c, "admin_token", err);
+    if (c->admin.kind != PL_ADDRESS_TCP || pl_bound_is_loopback(c->admin.host)) return true;
+    snprintf(line, sizeof line,
+             "admin is on %.100s and there is no admin_token: from elsewhere only health and metrics answer",
+             c->admin.text);
+    pl_config_note_warning(c, line);
+    return true;
+}
+
 bool pl_papers_collect(struct pl_config *c, struct pl_papers *out, struct pl_err *err) {
-    if (collect_keys(c, out, err)) return true;
+    if (collect_keys(c, out, err) && collect_token(c, out, err)) return true;
     pl_papers_free(out);
     return false;
 }

@@ -455,7 +455,9 @@ static bool start(struct pl_err *err) {
         return false;
     settle_worker_lines();
     if (!make_parts(err) || !read_arguments(err)) return false;
-    const struct pl_door_options door = { .app = &run.app, .gateway = run.gateway, .hold = hold };
+    const struct pl_door_options door = {
+        .app = &run.app, .gateway = run.gateway, .admin = run.admin, .hold = hold
+    };
     if (!pl_door_start(&door, pl_held_take(&run.held, "door"), err)) return false;
     note_listener();
     pl_gateway_hooks(run.gateway, &run.gateway_hooks);

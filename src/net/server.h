@@ -91,6 +91,8 @@ enum { PL_PEER_TEXT = 64 };
 const char *pl_conn_peer(const struct pl_conn *c, char out[PL_PEER_TEXT]);
 /* The same without the port; NULL on a Unix socket. */
 const char *pl_conn_address(const struct pl_conn *c, char out[PL_PEER_TEXT]);
+/* TCP from this very machine. */
+bool pl_conn_is_loopback(const struct pl_conn *c);
 /* False: not a Unix socket. */
 bool pl_conn_peer_uid(const struct pl_conn *c, uid_t *uid);
 const char *pl_conn_listener(const struct pl_conn *c);
