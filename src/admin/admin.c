@@ -249,12 +249,18 @@ bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct
                                                               .calls = &calls,
                                                               .ctx = a,
                                                               .spare_fds = SPARE_FDS,
-                                                              .spare_own = true });
+                                                              .spare_own = true,
+                                                              .plain_loopback = true });
     return a->server != NULL || PL_FAIL(err, PL_E_NOMEM, "out of memory");
 }
 
 bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err) {
     return pl_server_listen(a->server, fd, name, err);
+}
+
+void pl_admin_set_tls(struct pl_admin *a, struct pl_tls *tls) {
+    a->tls_until_s = tls != NULL ? pl_tls_not_after_s(tls) : 0;
+    pl_server_set_tls(a->server, tls);
 }
 
 void pl_admin_close(struct pl_admin *a) {

@@ -31,6 +31,9 @@ void pl_admin_tap(void *admin, enum pl_level level, const char *event, const cha
 bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct pl_err *err);
 /* Opens the TCP port to whoever shows it; NULL: to nobody. */
 void pl_admin_set_token(struct pl_admin *a, const struct pl_key_digest *token);
+/* For the TCP port, connections from now on; NULL: without TLS. From this machine both ways are taken. Keeps
+ * a ref. */
+void pl_admin_set_tls(struct pl_admin *a, struct pl_tls *tls);
 /* Takes a listening socket. */
 bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err);
 /* Answers a request of the data port if it is one of ours: true, and the connection is answered. */

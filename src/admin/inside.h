@@ -42,6 +42,7 @@ struct pl_admin {
     struct pl_promtext *prom;
     struct pl_key_digest token;
     bool has_token;
+    int64_t tls_until_s; /* seconds since 1970; 0: no TLS */
     struct pl_log_sampler refused;
 };
 

@@ -179,6 +179,11 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                           "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
                           services, "events", events_json(a, 10));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
+    if (a->tls_until_s != 0) {
+        char ts[PL_TIME_TEXT];
+        const char *until = pl_time_rfc3339((uint64_t)a->tls_until_s * 1000, ts);
+        json_object_set_new(o, "tls", json_pack("{s:s}", "not_after", until));
+    }
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));
     return o;

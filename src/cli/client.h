@@ -6,10 +6,12 @@
 #include "base/buf.h"
 #include "cli/verbs.h"
 
+struct pl_client_tls;
 struct pl_client {
     int fd;
-    char token[4096]; /* shown over TCP; "": none */
-    char where[256];  /* "unix:/run/plimsoll/default/admin.sock" or "127.0.0.1:3001" */
+    struct pl_client_tls *tls; /* of the exchange under way, or NULL */
+    char token[4096];          /* shown over TCP; "": none */
+    char where[256]; /* "unix:/run/plimsoll/default/admin.sock", "127.0.0.1:3001" or "https://host:3001" */
 };
 
 /* Over TCP the token of --token-file or $PLIMSOLL_TOKEN_FILE is shown.

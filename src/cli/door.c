@@ -10,6 +10,7 @@
 #include "crew/hello.h"
 
 enum { HELD_BYTES = 64 << 20, LOOK_EVERY_MS = 2000, QUIET_MS = 300 };
+enum { DAY_MS = 24 * 3600 * 1000, EXPIRES_SOON_S = 14 * 24 * 3600 };
 
 /* --- from papers */
 
@@ -39,12 +40,39 @@ static bool open_keys(const struct pl_papers *p, struct pl_door *d, struct pl_er
     return true;
 }
 
+static struct pl_tls_text text_of(const struct pl_paper *p) {
+    return p != NULL ? (struct pl_tls_text){ p->place, p->bytes, p->len } : (struct pl_tls_text){ 0 };
+}
+
+static bool open_tls(const struct pl_config *c, const struct pl_papers *p, struct pl_door *d,
+                     struct pl_err *err) {
+    static const enum pl_tls_clients clients[] = { [PL_CFG_TLS_CERT_REQS_NONE] = PL_TLS_CLIENTS_ANY,
+                                                   [PL_CFG_TLS_CERT_REQS_OPTIONAL] = PL_TLS_CLIENTS_MAY,
+                                                   [PL_CFG_TLS_CERT_REQS_REQUIRED] = PL_TLS_CLIENTS_MUST };
+    struct pl_tls_pair pairs[PL_PAPERS_MOST / 2];
+    const struct pl_paper *password = pl_papers_find(p, PL_PAPER_PASSWORD, 0);
+    size_t n = 0;
+    for (; n < PL_PAPERS_MOST / 2 && pl_papers_find(p, PL_PAPER_CERTIFICATE, n) != NULL; n++)
+        pairs[n] = (struct pl_tls_pair){ .certificate = text_of(pl_papers_find(p, PL_PAPER_CERTIFICATE, n)),
+                                         .key = text_of(pl_papers_find(p, PL_PAPER_PRIVATE_KEY, n)) };
+    if (n == 0) return true;
+    const struct pl_tls_options o = { .pairs = pairs,
+                                      .pair_count = n,
+                                      .password = password != NULL ? password->bytes : NULL,
+                                      .authorities = text_of(pl_papers_find(p, PL_PAPER_AUTHORITIES, 0)),
+                                      .clients = clients[c->tls_cert_reqs],
+                                      .only_1_3 = c->tls_min_version == PL_CFG_TLS_MIN_VERSION_1_3 };
+    d->tls = pl_tls_create(&o, err);
+    return d->tls != NULL || pl_err_wrap(err, "tls");
+}
+
 bool pl_door_open(const struct pl_config *c, struct pl_papers *papers, struct pl_door *out,
                   struct pl_err *err) {
-    (void)c;
     *out = (struct pl_door){ .papers = *papers };
     *papers = (struct pl_papers){ 0 };
-    if (open_keys(&out->papers, out, err) && open_token(&out->papers, out, err)) return true;
+    if (open_keys(&out->papers, out, err) && open_token(&out->papers, out, err) &&
+        open_tls(c, &out->papers, out, err))
+        return true;
     pl_door_free(out);
     return false;
 }
@@ -57,6 +85,7 @@ bool pl_door_collect(struct pl_config *c, struct pl_door *out, struct pl_err *er
 void pl_door_free(struct pl_door *d) {
     pl_papers_free(&d->papers);
     pl_keyring_free(d->keys);
+    pl_tls_unref(d->tls);
     *d = (struct pl_door){ 0 };
 }
 
@@ -74,7 +103,9 @@ int pl_door_memfd(const struct pl_papers *p) {
 
 static struct {
     struct pl_door_options o;
-    unsigned generation;          /* of `now` */
+    unsigned generation; /* of `now` */
+    int64_t until_s;     /* of the certificates; 0: none */
+    uv_timer_t day;
     struct pl_papers now, before; /* before: the way back when a reload is rolled back */
 } door;
 
@@ -118,6 +149,13 @@ static void tell_changed(const struct pl_door *d) {
     bool same =
         same_kind(&d->papers, &door.now, PL_PAPER_KEYS) && same_kind(&d->papers, &door.now, PL_PAPER_API_KEY);
     if (!same) pl_log(door.o.app->log, PL_INFO, "keys.reloaded", F_INT("keys", rows_of(d->keys)));
+    same = same_kind(&d->papers, &door.now, PL_PAPER_CERTIFICATE) &&
+           same_kind(&d->papers, &door.now, PL_PAPER_PRIVATE_KEY) &&
+           same_kind(&d->papers, &door.now, PL_PAPER_AUTHORITIES);
+    if (same || d->tls == NULL) return;
+    char ts[PL_TIME_TEXT];
+    pl_log(door.o.app->log, PL_INFO, "tls.reloaded",
+           F_STR("not_after", pl_time_rfc3339((uint64_t)pl_tls_not_after_s(d->tls) * 1000, ts)));
 }
 
 static void keep(void) {
@@ -127,10 +165,37 @@ static void keep(void) {
     close(fd);
 }
 
+/* Once when it comes into force, then once a day; loud in the last two weeks. */
+static void tell_expiry(void) {
+    char ts[PL_TIME_TEXT];
+    struct pl_metrics *m = door.o.app->metrics;
+    if (door.until_s == 0) {
+        pl_metrics_drop(m, PL_M_TLS_NOT_AFTER_SECONDS, NULL, 0);
+        return;
+    }
+    pl_series_set(pl_series0(m, PL_M_TLS_NOT_AFTER_SECONDS), (double)door.until_s);
+    int64_t left_s = door.until_s - (int64_t)(pl_wall_ms(door.o.app->clock) / 1000);
+    if (left_s > EXPIRES_SOON_S) return;
+    pl_log(door.o.app->log, PL_WARN, "tls.expires",
+           F_STR("not_after", pl_time_rfc3339((uint64_t)door.until_s * 1000, ts)),
+           F_INT("days_left", left_s / (24 * 3600)));
+}
+
+static void on_day(uv_timer_t *t) {
+    (void)t;
+    tell_expiry();
+}
+
 static void use(struct pl_door *d) {
     pl_gateway_set_keys(door.o.gateway, d->keys);
     d->keys = NULL;
     pl_admin_set_token(door.o.admin, d->has_token ? &d->token : NULL);
+    pl_gateway_set_tls(door.o.gateway, d->tls);
+    pl_admin_set_tls(door.o.admin, d->tls);
+    door.until_s = d->tls != NULL ? pl_tls_not_after_s(d->tls) : 0;
+    pl_tls_unref(d->tls);
+    d->tls = NULL;
+    tell_expiry();
 }
 
 void pl_door_put(struct pl_door *d) {
@@ -226,6 +291,7 @@ static void watch_files(void) {
     for (size_t i = 0; i < door.now.count; i++) {
         const char *place = door.now.at[i].place;
         if (strncmp(place, "env:", 4) == 0) continue;
+        if (door.now.at[i].kind == PL_PAPER_CERTIFICATE) watch_file(door.o.app->config->tls_certfile);
         watch_file(strncmp(place, "file:", 5) == 0 ? place + 5 : place);
     }
 }
@@ -234,6 +300,8 @@ void pl_door_watch(void) {
     for (size_t i = 0; i < PL_PAPERS_MOST; i++) uv_fs_poll_init(door.o.app->loop, &watching.polls[i]);
     uv_timer_init(door.o.app->loop, &watching.quiet);
     watching.made = true;
+    uv_timer_init(door.o.app->loop, &door.day);
+    uv_timer_start(&door.day, on_day, DAY_MS, DAY_MS);
     watch_files();
 }
 

@@ -14,6 +14,7 @@ struct pl_door {
     struct pl_keyring *keys; /* NULL: none are asked for */
     bool has_token;
     struct pl_key_digest token;
+    struct pl_tls *tls; /* NULL: none */
 };
 /* Takes the papers, also when it fails. Reads no file. Never on the loop: there may be certificates in them.
  */

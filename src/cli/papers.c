@@ -1,5 +1,6 @@
 #include "cli/papers.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
@@ -126,8 +127,98 @@ static bool collect_token(struct pl_config *c, struct pl_papers *out, struct pl_
     return true;
 }
 
+/* --- certificates */
+
+static bool has_ending(const char *name, const char *ending) {
+    size_t n = strlen(name), e = strlen(ending);
+    return n > e && strcmp(name + n - e, ending) == 0;
+}
+
+static int is_certificate(const struct dirent *e) {
+    return e->d_name[0] != '.' && (has_ending(e->d_name, ".pem") || has_ending(e->d_name, ".crt"));
+}
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A private key that everybody may read is told, not refused: it is how secrets are mounted by default. */
+static void warn_of_key(struct pl_config *c, const char *path) {
+    struct stat st;
+    char line[300];
+    if (stat(path, &st) == -1 || (st.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+    snprintf(line, sizeof line, "%.200s holds a private key and can be read by everybody (mode %04o)", path,
+             (unsigned)(st.st_mode & 07777));
+    pl_config_note_warning(c, line);
+}
+
+static bool take_pair(struct pl_config *c, struct pl_papers *out, const char *cert, const char *key,
+                      struct pl_err *err) {
+    warn_of_key(c, key);
+    return take_file(out, PL_PAPER_CERTIFICATE, cert, false, err) &&
+           take_file(out, PL_PAPER_PRIVATE_KEY, key, false, err);
+}
+
+static bool take_named(struct pl_config *c, struct pl_papers *out, const char *folder, const char *name,
+                       struct pl_err *err) {
+    char cert[PL_PAPER_PLACE], key[PL_PAPER_PLACE];
+    int n = snprintf(cert, sizeof cert, "%s/%s", folder, name);
+    int k = snprintf(key, sizeof key, "%s/%.*s.key", folder, (int)strlen(name) - 4, name);
+    if (n >= (int)sizeof cert || k >= (int)sizeof key)
+        return PL_FAIL(err, PL_E_CONFIG, "%.200s: the path is too long", folder);
+    return take_pair(c, out, cert, access(key, F_OK) == 0 ? key : cert, err);
+}
+
+/* In the order of their names; the first is for who names no host. */
+static bool take_folder(struct pl_config *c, struct pl_papers *out, const char *folder, struct pl_err *err) {
+    struct dirent **found = NULL;
+    int count = scandir(folder, &found, is_certificate, alphasort);
+    if (count < 0) return cannot(err, errno, folder);
+    bool ok = count > 0 || PL_FAIL(err, PL_E_CONFIG, "%.200s has no NAME.pem or NAME.crt", folder);
+    for (int i = 0; i < count; i++) {
+        ok = ok && take_named(c, out, folder, found[i]->d_name, err);
+        free(found[i]);
+    }
+    free(found);
+    return ok;
+}
+
+static bool take_password(struct pl_papers *out, const char *secret, struct pl_err *err) {
+    char text[PL_SECRET_BYTES];
+    if (!pl_secret_read(secret, text, err)) return false;
+    bool ok = pl_papers_add(out, PL_PAPER_PASSWORD, secret, text, strlen(text), err);
+    OPENSSL_cleanse(text, sizeof text);
+    return ok;
+}
+
+static bool needs(struct pl_config *c, const char *key, const char *other, struct pl_err *err) {
+    PL_FAIL(err, PL_E_CONFIG, "has no effect without %s", other);
+    return wrap(c, key, err);
+}
+
+static bool collect_tls(struct pl_config *c, struct pl_papers *out, struct pl_err *err) {
+    const char *cert = c->tls_certfile;
+    if (cert == NULL && c->tls_keyfile != NULL) return needs(c, "tls.keyfile", "tls.certfile", err);
+    if (cert == NULL && c->tls_ca_certs != NULL) return needs(c, "tls.ca_certs", "tls.certfile", err);
+    if (c->tls_cert_reqs != PL_CFG_TLS_CERT_REQS_NONE && (cert == NULL || c->tls_ca_certs == NULL))
+        return needs(c, "tls.cert_reqs", "tls.certfile and tls.ca_certs", err);
+    if (cert == NULL) return true;
+    if (is_folder(cert) && c->tls_keyfile != NULL) {
+        PL_FAIL(err, PL_E_CONFIG, "tls.certfile is a folder, which has the keys as NAME.key");
+        return wrap(c, "tls.keyfile", err);
+    }
+    bool ok = is_folder(cert) ? take_folder(c, out, cert, err)
+                              : take_pair(c, out, cert, c->tls_keyfile != NULL ? c->tls_keyfile : cert, err);
+    if (!ok) return wrap(c, "tls.certfile", err);
+    if (c->tls_keyfile_password != NULL && !take_password(out, c->tls_keyfile_password, err))
+        return wrap(c, "tls.keyfile_password", err);
+    return c->tls_ca_certs == NULL || take_file(out, PL_PAPER_AUTHORITIES, c->tls_ca_certs, false, err) ||
+           wrap(c, "tls.ca_certs", err);
+}
+
 bool pl_papers_collect(struct pl_config *c, struct pl_papers *out, struct pl_err *err) {
-    if (collect_keys(c, out, err) && collect_token(c, out, err)) return true;
+    if (collect_keys(c, out, err) && collect_token(c, out, err) && collect_tls(c, out, err)) return true;
     pl_papers_free(out);
     return false;
 }

@@ -76,8 +76,9 @@ static bool skipped(const struct pl_config *config, const struct pl_http_head *h
     return false;
 }
 
-static void fill_from_head(struct pl_access *a, const struct pl_http_head *h) {
-    a->scheme = "http";
+static void fill_from_head(struct pl_access *a, const struct pl_conn *c) {
+    const struct pl_http_head *h = pl_conn_head(c);
+    a->scheme = pl_conn_is_secure(c) ? "https" : "http";
     a->method = (struct pl_access_text){ pl_http_at(h, h->method), h->method_len };
     a->target = (struct pl_access_text){ pl_http_at(h, h->target), h->target_len };
     a->request_type = header_text(h, PL_HF_CONTENT_TYPE);
@@ -111,7 +112,7 @@ static void write_line(struct pl_request *r, const struct pl_ending *e, uint64_t
                            .reason = e->reason,
                            .key = pl_keys_name(r),
                            .replay = r->replayed || r->unsent != 0 ? replay_names[r->replay_class] : NULL };
-    fill_from_head(&a, h);
+    fill_from_head(&a, r->conn);
     struct pl_text id = pl_request_id_text(r);
     a.request_id = (struct pl_access_text){ id.at, id.len };
     if (r->up != NULL && r->head_begun)
@@ -153,6 +154,6 @@ void pl_account_conn(struct pl_gateway *g, const struct pl_conn *c, uint16_t sta
                            .first_byte_us = -1,
                            .outcome = outcome_names[status < 400 ? PL_RESULT_OK : PL_RESULT_REJECTED],
                            .reason = reason };
-    fill_from_head(&a, h);
+    fill_from_head(&a, c);
     pl_log_access(g->o.app->log, &a);
 }

@@ -173,4 +173,5 @@ void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
 
 uint64_t pl_gateway_buffered(const struct pl_gateway *g) { return g->buffered; }
 
+void pl_gateway_set_tls(struct pl_gateway *g, struct pl_tls *tls) { pl_server_set_tls(g->server, tls); }
 void pl_gateway_unlisten(struct pl_gateway *g) { pl_server_unlisten(g->server); }

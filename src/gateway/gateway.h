@@ -51,6 +51,9 @@ void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uin
 /* Who may come in from now on; takes `ring`. NULL: everybody. What a key has used stays with its name. */
 void pl_gateway_set_keys(struct pl_gateway *g, struct pl_keyring *ring);
 
+/* For connections that come from now on; NULL: without TLS. Keeps a ref. */
+void pl_gateway_set_tls(struct pl_gateway *g, struct pl_tls *tls);
+
 /* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when
  * nobody is left (from the loop, or at once). Zombies are the crew's to wait for. */
 void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx);

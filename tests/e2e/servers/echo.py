@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A server that says what reached it: --port N or --socket PATH, and --name.
 
-POST /v1/chat/completions answers as OpenAI's does, with usage (17 tokens, also at the end of a stream); any other POST
-tells method, path and headers. GET /hold answers when $GATE is there. GET /health is 200.
+POST /v1/chat/completions answers as OpenAI's does, with usage (17 tokens, also at the end of a stream); POST /mirror
+gives the body back; any other POST tells method, path and headers. GET /hold answers when $GATE is there. GET /health is 200.
 """
 
 import argparse
@@ -44,6 +44,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/mirror":
+            self.send_response(200)
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return
         if self.path != "/v1/chat/completions":
             self.say({"method": "POST", "path": self.path, "body": body.decode(), "pid": os.getpid(), "uid": os.getuid(),
                       "headers": {k.lower(): v for k, v in self.headers.items()}, "env": dict(os.environ)})

@@ -420,10 +420,10 @@ TEST(a_command_is_a_service_named_after_its_program) {
 
 TEST(what_a_service_brings_along_is_never_refused_for_being_of_a_later_version) {
     struct pl_config *cfg = with_chat();
-    set(cfg, PL_CFG_INSTANCE, "tls.certfile", "/x", PL_FROM_BENTOML_CONFIG, "bentoml_config");
-    assert_null(cfg->tls_certfile);
+    set(cfg, 0, "model", "/x", PL_FROM_BENTOML_CONFIG, "bentoml_config");
+    assert_null(cfg->services[0].model);
     assert_string_equal(cfg->warnings.at[0],
-                        "bentoml_config: 'tls.certfile' is not in this version and was left out");
+                        "bentoml_config: 'model' is not in this version and was left out");
     set(cfg, 0, "memory.margin", "20%", PL_FROM_DECORATOR, "decorator");
     assert_int_equal(cfg->warnings.count, 1);
     pl_config_destroy(cfg);
