@@ -43,6 +43,7 @@ struct run {
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
     char listen[128], admin_at[128];
+    struct pl_user worker_user;
     char wanted[128]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
     uv_timer_t heart;
@@ -364,6 +365,8 @@ static bool make_parts(struct pl_err *err) {
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
     first_figures();
+    const char *worker_user = app->config->workers_user;
+    if (worker_user != NULL && !pl_user_find(worker_user, NULL, &run.worker_user, err)) return false;
     run.crew = pl_crew_create(
         &(struct pl_crew_options){ .app = app,
                                    .link = &run.link,
@@ -371,6 +374,7 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .worker_user = worker_user != NULL ? &run.worker_user : NULL,
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
                                    .on_keeper_news = on_keeper_news },

@@ -11,6 +11,7 @@
 #include "cli/bound.h"
 #include "cli/child.h"
 #include "cli/door.h"
+#include "cli/drop.h"
 #include "cli/dry_run.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
@@ -151,9 +152,14 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
     add(k, run);
     add_ms(k, "--hang-ms", c->main_hang_after_ms);
     add_ms(k, "--stop-ms", longest_stop_ms(c));
-    if (!open_listeners(k, c, err) || !hold_config(k, c, err) || !hold_door(k, papers, err) ||
-        !hold_arguments(k, cli, err))
-        return false;
+    if (!open_listeners(k, c, err)) return false;
+    if (c->workers_user != NULL && !pl_drop_let_workers_through(run, err)) return false;
+    if (!pl_drop_rights(c, run, state, err)) return false; /* nothing below needs root */
+    for (size_t i = 0; i < c->service_count; i++)
+        if (c->services[i].run != NULL &&
+            !have_bentoml(c->services[i].python, c->services[i].working_dir, err))
+            return false;
+    if (!hold_config(k, c, err) || !hold_door(k, papers, err) || !hold_arguments(k, cli, err)) return false;
     add(k, "--");
     add(k, self);
     add(k, "main");
@@ -170,7 +176,8 @@ int pl_verb_serve(struct pl_cli *cli) {
     const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
     struct pl_config *c = pl_accept(&cli->args, target, true, &err);
     struct pl_door door = { 0 };
-    if (c == NULL || !pl_door_collect(c, &door, &err)) return pl_cli_fail(cli, &err);
+    if (c == NULL || !pl_drop_check(c, &err) || !pl_door_collect(c, &door, &err))
+        return pl_cli_fail(cli, &err);
     warn(cli, c);
     if (!pl_dry_run_listeners(c, cli->args.allow_drydock, cli->args.quiet, &err))
         return pl_cli_fail(cli, &err);
@@ -180,10 +187,6 @@ int pl_verb_serve(struct pl_cli *cli) {
         pl_config_destroy(c);
         return 0;
     }
-    for (size_t i = 0; i < c->service_count; i++)
-        if (c->services[i].run != NULL &&
-            !have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
-            return pl_cli_fail(cli, &err);
     if (!build_command(&k, cli, c, &door.papers, &err)) return pl_cli_fail(cli, &err);
     fflush(NULL);
     execv(k.words[0], k.words);

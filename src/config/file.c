@@ -116,9 +116,14 @@ static bool read_pair(struct reader *r, size_t service, const char *prefix, cons
 
 static bool not_a_section(struct reader *r, size_t service, const char *prefix, const yaml_node_t *node) {
     struct pl_place place = pl_yaml_place(&r->y, node);
-    if (prefix[0] != '\0')
-        return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%.*s' is a section: its keys go below it", place.text,
-                       (int)strlen(prefix) - 1, prefix);
+    if (prefix[0] != '\0') {
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)strlen(prefix) - 1, prefix);
+        PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%s' is a section: its keys go below it", place.text, word);
+        if (service == PL_CFG_INSTANCE && pl_option_find(PL_SCOPE_SERVICE, word) != NULL)
+            pl_err_hint(r->y.err, "a service's %s belongs below services.NAME", word);
+        return false;
+    }
     if (service == PL_CFG_INSTANCE)
         return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: the file is not a mapping of keys", place.text);
     PL_FAIL(r->y.err, PL_E_CONFIG, "%s: service '%s' is not a mapping of keys", place.text,

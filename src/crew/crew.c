@@ -21,6 +21,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->link = o->link;
     c->welcome = o->welcome;
     c->run_dir = o->run_dir;
+    c->worker_user = o->worker_user;
     c->state_dir = o->state_dir;
     c->python_path = o->python_path;
     c->on_stopped = o->on_stopped;
@@ -246,6 +247,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     size_t count = 0;
     uint64_t after = 0;
     c->hooks = *hooks;
+    if (!pl_spawn_give_folders(c, err)) return false;
     for (;;) {
         struct pl_err end;
         pl_wire_init(&q, PL_WIRE_LIST, sizeof q.list, 0);

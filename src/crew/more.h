@@ -191,6 +191,7 @@ struct pl_crew {
     struct pl_crew_hooks hooks;
     struct pl_wire_welcome welcome;
     const char *run_dir, *python_path, *state_dir;
+    const struct pl_user *worker_user;
     struct pl_service *services;
     size_t service_count;
     struct pl_service **every; /* those, then their dependencies */
@@ -228,7 +229,9 @@ uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
 
 /* spawn.c */
 bool pl_spawn(struct pl_worker *w, struct pl_err *err);
-int pl_spawn_listen(const char *path, struct pl_err *err);
+int pl_spawn_listen(const struct pl_crew *c, const char *path, struct pl_err *err);
+/* The run folder's subfolders that workers write in, when they are of another user. */
+bool pl_spawn_give_folders(const struct pl_crew *c, struct pl_err *err);
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
 /* places.c: where a worker listens */
