@@ -17,7 +17,12 @@ static bool expect_host(SSL *ssl, const char *host) {
     struct in6_addr any;
     bool ip = inet_pton(AF_INET, host, &any) == 1 || inet_pton(AF_INET6, host, &any) == 1;
     if (ip) return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
-    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+    union {
+        const char *in;
+        void *out;
+    } name = { .in = host }; /* OpenSSL's macro casts the const away, and clang minds */
+    return SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name.out) == 1 &&
+           SSL_set1_host(ssl, host) == 1;
 }
 
 static bool explain(SSL *ssl, const char *host, struct pl_err *err) {

@@ -1,6 +1,7 @@
 #include "cli/door.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,10 @@ int pl_door_memfd(const struct pl_papers *p) {
     errno = ENOMEM;
     bool ok = pl_buf_reserve(&text, 1) && pl_papers_write(p, &text);
     int fd = ok ? pl_memfd_of("plimsoll-door", text.data, text.len) : -1;
+    int error = errno;
+    if (text.data != NULL) OPENSSL_cleanse(text.data, text.size);
     pl_buf_free(&text);
+    errno = error;
     return fd;
 }
 
@@ -314,6 +318,7 @@ bool pl_door_start(const struct pl_door_options *o, int held, struct pl_err *err
     pl_buf_init(&text, HELD_BYTES);
     bool ok = pl_held_read(held, &text) || PL_FAIL(err, PL_E_SYS, "what is held for the door cannot be read");
     ok = ok && pl_papers_read(&papers, text.data != NULL ? text.data : "", text.len, err);
+    if (text.data != NULL) OPENSSL_cleanse(text.data, text.size);
     pl_buf_free(&text);
     if (ok) {
         ok = pl_door_open(o->app->config, &papers, &d, err);

@@ -373,3 +373,22 @@ def test_many_handshakes_at_once_are_all_done_and_requests_go_on_between_them(se
     for thread in crowd:
         thread.join(90)
     assert failed == []
+
+
+def test_tls_comes_and_goes_by_a_reload(serve, authority, pair, tmp_path):
+    from rig.door import ECHO, paths
+    file = tmp_path / "plimsoll.yaml"
+    text = f"services:\n  echo:\n    command: ['{paths.python}', '{ECHO}', '--socket', '{{socket}}']\n"
+    file.write_text(text)
+    server = serve(None, "-c", file).ready()
+    kept = http.client.HTTPConnection(*server.address, timeout=30)
+    kept.request("POST", "/x", b"{}")
+    assert kept.getresponse().read()
+    file.write_text(text + f"tls: {{certfile: {pair[0]}, keyfile: {pair[1]}}}\n")
+    assert server.verb("reload").returncode == 0
+    assert request(secure(server, authority), "POST", "/x", {}).status == 200
+    kept.request("POST", "/x", b"{}")
+    assert kept.getresponse().status == 200, "who is connected stays as it began"
+    file.write_text(text)
+    assert server.verb("reload").returncode == 0
+    assert server.post("/x", {}).status == 200 and "tls" not in server.status()

@@ -25,6 +25,9 @@
 
 enum { WORKERS = 3, TEXT_BYTES = 1 << 22 };
 
+/* not every test uses every helper */
+#define UNUSED __attribute__((unused))
+
 static uint64_t world_ms;
 static uint64_t world_now(void *ctx) {
     (void)ctx;
@@ -178,14 +181,14 @@ static void read_ends(int fd, const char *text) {
     assert_true(seen_len >= len);
     assert_string_equal(seen + seen_len - len, text);
 }
-static void read_end(int fd) {
+UNUSED static void read_end(int fd) {
     forget_seen();
     for (unsigned i = 0; read_more(fd); i++) {
         turn();
         assert_true(i < 200000);
     }
 }
-static bool is_silent(int fd) {
+UNUSED static bool is_silent(int fd) {
     char c;
     turn();
     return recv(fd, &c, 1, MSG_PEEK) < 0 && errno == EAGAIN;
@@ -202,14 +205,14 @@ static int worker_takes(unsigned slot) {
     fail_msg("nobody came to worker %u", slot);
     return -1;
 }
-static bool worker_idle(unsigned slot) {
+UNUSED static bool worker_idle(unsigned slot) {
     turn();
     int fd = accept4(W.listeners[slot - 1], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) close(fd);
     return fd < 0;
 }
 /* x-plimsoll-id of the request in seen. */
-static uint64_t id_seen(void) {
+UNUSED static uint64_t id_seen(void) {
     const char *at = strcasestr(seen, "x-plimsoll-id: ");
     assert_non_null(at);
     return strtoull(at + 15, NULL, 16);
@@ -266,7 +269,7 @@ static bool own_answer(void *ctx, struct pl_conn *c) {
     pl_conn_reply(c, &r);
     return true;
 }
-static void set(const char *key, const char *text) {
+UNUSED static void set(const char *key, const char *text) {
     struct pl_err err;
     size_t service =
         strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
@@ -316,7 +319,7 @@ static void on_drained(void *ctx) {
     (void)ctx;
     W.drained = true;
 }
-static double counted(enum pl_metric m, const char *label) {
+UNUSED static double counted(enum pl_metric m, const char *label) {
     return pl_series_value(
         pl_metrics_get(W.app.metrics, m, (const char *const[]){ W.service.config->id, label }, 2));
 }
