@@ -170,26 +170,28 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
     return true;
 }
 
+/* Returns only when something is wrong. */
+static void serve(struct pl_cli *cli, struct pl_config *c, struct pl_door *door, struct pl_err *err) {
+    struct command k = { .arena = cli->arena };
+    if (!build_command(&k, cli, c, &door->papers, err)) return;
+    fflush(NULL);
+    execv(k.words[0], k.words);
+    PL_FAIL_SYS(err, errno, "run %s", k.words[0]);
+}
+
 int pl_verb_serve(struct pl_cli *cli) {
     struct pl_err err = { 0 };
-    struct command k = { .arena = cli->arena };
     const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
     struct pl_config *c = pl_accept(&cli->args, target, true, &err);
     struct pl_door door = { 0 };
-    if (c == NULL || !pl_drop_check(c, &err) || !pl_door_collect(c, &door, &err))
-        return pl_cli_fail(cli, &err);
-    warn(cli, c);
-    if (!pl_dry_run_listeners(c, cli->args.allow_drydock, cli->args.quiet, &err))
-        return pl_cli_fail(cli, &err);
-    if (cli->args.check) {
+    bool ok = c != NULL && pl_drop_check(c, &err) && pl_door_collect(c, &door, &err);
+    if (ok) warn(cli, c);
+    ok = ok && pl_dry_run_listeners(c, cli->args.allow_drydock, cli->args.quiet, &err);
+    if (ok && cli->args.check)
         printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
-        pl_door_free(&door);
-        pl_config_destroy(c);
-        return 0;
-    }
-    if (!build_command(&k, cli, c, &door.papers, &err)) return pl_cli_fail(cli, &err);
-    fflush(NULL);
-    execv(k.words[0], k.words);
-    PL_FAIL_SYS(&err, errno, "run %s", k.words[0]);
-    return pl_cli_fail(cli, &err);
+    else if (ok)
+        serve(cli, c, &door, &err);
+    pl_door_free(&door);
+    pl_config_destroy(c);
+    return ok && cli->args.check ? 0 : pl_cli_fail(cli, &err);
 }
