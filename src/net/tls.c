@@ -127,6 +127,7 @@ static bool set_rules(SSL_CTX *side, struct pl_tls *t, const struct pl_tls_optio
     SSL_CTX_set_min_proto_version(side, o->only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
     SSL_CTX_set_options(side, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_mode(side, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(side, SSL_SESS_CACHE_OFF); /* tickets only: clients keep them */
     SSL_CTX_set_alpn_select_cb(side, choose_protocol, NULL);
     SSL_CTX_set_tlsext_servername_callback(side, choose_certificate);
     SSL_CTX_set_tlsext_servername_arg(side, t);

@@ -209,6 +209,10 @@ def test_keys_come_and_go_by_a_reload(serve, tmp_path, keys):
     file.write_text(text)
     assert server.verb("reload").returncode == 0
     assert server.post("/x", {}).status == 200
+    os.kill(server.main_pid(), signal.SIGKILL)
+    server.wait_for("main.started", count=2)
+    server.wait_until(lambda: (server.try_status() or {}).get("ready"))
+    assert server.post("/x", {}).status == 200, "the next main asks for none, either"
 
 
 def test_the_next_main_has_the_keys_that_were_accepted(serve, keys):
