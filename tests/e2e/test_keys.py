@@ -110,23 +110,22 @@ def test_health_metrics_and_preflights_need_no_key(serve, keys):
 
 
 def test_requests_and_tokens_a_minute_are_bounded(serve, keys):
-    keys.write({"few": (GOOD, {"requests_per_minute": 2}), "short": (OTHER, {"tokens_per_minute": 20})})
+    keys.write({"few": (GOOD, {"requests_per_minute": 1}), "short": (OTHER, {"tokens_per_minute": 20})})
     server = echo(serve, "--api_keys.file", keys)
-    for _ in range(2):
-        assert server.post("/x", {}, headers=bearer(GOOD)).status == 200
-    third = server.post("/x", {}, headers=bearer(GOOD))
-    assert third.status == 429 and third.headers["x-plimsoll-reason"] == "key_limit"
-    assert third.headers["x-llm-d-request-dropped-reason"] == "rejected-saturated"
-    assert 1 <= int(third.headers["retry-after"]) <= 31
-    assert "key few may send 2 requests a minute" in third.json()["error"]
+    assert server.post("/x", {}, headers=bearer(GOOD)).status == 200
+    second = server.post("/x", {}, headers=bearer(GOOD))
+    assert second.status == 429 and second.headers["x-plimsoll-reason"] == "key_limit"
+    assert second.headers["x-llm-d-request-dropped-reason"] == "rejected-saturated"
+    assert 1 <= int(second.headers["retry-after"]) <= 61
+    assert "key few may send 1 requests a minute" in second.json()["error"]
     chat(server, OTHER)
     chat(server, OTHER)  # 3 tokens were left, and the answer had 17
     with pytest.raises(openai.RateLimitError) as limited:
         chat(server, OTHER)
     assert "key short may use 20 tokens a minute" in str(limited.value)
-    assert 30 <= int(limited.value.response.headers["retry-after"]) <= 45
+    assert 1 <= int(limited.value.response.headers["retry-after"]) <= 45
     # another hash or another file gives no fresh minute
-    keys.write({"few": (NEW, {"requests_per_minute": 2}), "short": (OTHER, {"tokens_per_minute": 20})})
+    keys.write({"few": (NEW, {"requests_per_minute": 1}), "short": (OTHER, {"tokens_per_minute": 20})})
     assert server.verb("reload").returncode == 0
     assert server.post("/x", {}, headers=bearer(NEW)).status == 429
 
