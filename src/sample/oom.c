@@ -396,8 +396,18 @@ static bool bare(struct pl_span line, struct pl_oom *out) {
     return false;
 }
 
+/* All that workers print passes here: a line without one of these words is none of ours. */
+static bool is_worth_a_look(struct pl_span line) {
+    static const char *const words[] = { "emory", "alloc", "_ALLOC", "max seq len" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (pl_span_find(line, words[i]).at != NULL) return true;
+    return false;
+}
+
 bool pl_oom_in_line(const char *line, size_t len, struct pl_oom *out) {
     struct pl_span s = { line, len < MESSAGE_BYTES ? len : (size_t)MESSAGE_BYTES };
+    *out = nothing(PL_OOM_NONE);
+    if (!is_worth_a_look(s)) return false;
     const struct rule *r = parse(s, out);
     if (r != NULL && is_said(line, out->at, r->plain)) return true;
     if (r == NULL && bare(s, out)) return true;
@@ -434,6 +444,7 @@ bool pl_oom_last_words(const char *tail, size_t len, struct pl_oom *out) {
         bool sizing = class == PL_OOM_CLASS_SIZING && one.kind != PL_OOM_VLLM_AVAILABLE;
         if (theirs && (class == PL_OOM_CLASS_GPU || sizing)) {
             *out = one;
+            out->line_at = from;
             return true;
         }
         if (end > from) lines++;

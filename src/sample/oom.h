@@ -63,6 +63,7 @@ enum { PL_OOM_PROCESSES = 16, PL_OOM_NAME_BYTES = 32 };
 struct pl_oom {
     enum pl_oom_kind kind;
     size_t at;       /* where in the text the message begins */
+    size_t line_at;  /* of pl_oom_last_words: where its line does, in the tail */
     uint32_t device; /* UINT32_MAX: not said */
     uint64_t requested, total, free;
     uint64_t allowed;                          /* by per_process_memory_fraction */
@@ -91,7 +92,7 @@ bool pl_oom_in_line(const char *line, size_t len, struct pl_oom *out);
 /* The last message of PyTorch's allocator, with its numbers, in a whole log. */
 bool pl_oom_last_torch(const char *text, size_t len, struct pl_oom *out);
 /* In the last lines of somebody who ended: a message of a library that cannot live on after it. PyTorch can,
- * so its messages are left to the exception that ended it. */
+ * so its messages are left to the exception that ended it. `at` counts from line_at. */
 bool pl_oom_last_words(const char *tail, size_t len, struct pl_oom *out);
 
 /* What PyTorch had of the device, and what others had. PL_OOM_UNKNOWN for kinds without numbers. */
@@ -105,10 +106,10 @@ uint64_t pl_oom_other(const struct pl_oom *o);
  * NEIGHBOUR: another process holds at least the request and a tenth of the device.
  * OUTSIDE: this process holds much more than PyTorch has reserved.
  * SHORTAGE: really full. */
-#define PL_OOM_VERDICTS(X)                                                                                \
-    X(LIMIT, "limit")                                                                                     \
-    X(FRAGMENTATION, "fragmentation") X(PARTLY, "partly") X(NEIGHBOUR, "neighbour") X(OUTSIDE, "outside") \
-        X(SHORTAGE, "shortage")
+#define PL_OOM_VERDICTS(X)            \
+    X(LIMIT, "limit")                 \
+    X(FRAGMENTATION, "fragmentation") \
+    X(PARTLY, "partly") X(NEIGHBOUR, "neighbour") X(OUTSIDE, "outside") X(SHORTAGE, "shortage")
 enum pl_oom_verdict {
     PL_OOM_NO_VERDICT,
 #define X(sym, name) PL_OOM_IS_##sym,
