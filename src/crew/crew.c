@@ -289,12 +289,12 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     size_t workers = count - (c->devices != NULL);
     if (workers > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", workers));
     pl_host_begin(c);
-    pl_watcher_start(c);
     for (size_t i = 0; i < c->every_count; i++) {
         pl_replace_resume(c->every[i]);
         pl_life_ready_changed(c->every[i]);
         pl_life_tend(c->every[i], pl_crew_now(c));
     }
+    pl_watcher_start(c);
     uv_timer_init(c->app->loop, &c->tick);
     c->tick.data = c;
     uv_timer_start(&c->tick, on_tick, PL_CREW_TICK_MS, PL_CREW_TICK_MS);

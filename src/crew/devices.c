@@ -200,12 +200,22 @@ static uint64_t first_spawn(const struct pl_crew *c) {
     return first;
 }
 
+/* Somebody is on its way out: what it had counts as nobody's for a moment. */
+static bool memory_is_coming_back(const struct pl_crew *c) {
+    for (size_t i = 0; i < c->every_count; i++)
+        for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
+            if (w->exited && !w->more->keeper_gone && w->more->devices.count > 0) return true;
+    return false;
+}
+
 static void tell_neighbour(struct pl_crew *c, struct pl_device *g) {
     uint64_t first = first_spawn(c);
     /* No program has memory on a GPU so soon after its start. */
     if (first == 0 || g->now.at_ms < first + BASE_MS) g->base = g->now.used;
     g->foreign_now = pl_gpu_foreign(&g->now, first != 0, g->base);
     if (g->foreign_now == PL_WATCH_UNKNOWN) return;
+    g->foreign_now = g->foreign_now > g->kept ? g->foreign_now - g->kept : 0; /* it was ours */
+    if (c->stopping || memory_is_coming_back(c)) return;
     uint64_t was = g->foreign != PL_WATCH_UNKNOWN ? g->foreign : 0;
     uint64_t change = g->foreign_now > was ? g->foreign_now - was : was - g->foreign_now;
     if (change < pl_gpu_notable(&g->now)) return;
@@ -269,8 +279,8 @@ static void take_sample(struct pl_crew *c, const struct pl_watch_beat *beat) {
             g->out = true;
             continue;
         }
-        tell_neighbour(c, g);
         judge_kept(c, g);
+        tell_neighbour(c, g);
         g->out = g->kept != 0 || held_by_stuck(c, g);
     }
     d->fresh_watch = true;

@@ -29,6 +29,7 @@ static const struct pl_host_roots machine = { .proc = "/proc", .cgroup = "/sys/f
 struct dear {
     pid_t pid;
     uint64_t start_ticks, pss, descriptors;
+    uint64_t anon; /* at that time */
 };
 
 struct watch {
@@ -150,6 +151,14 @@ static struct pl_watch_worker look_at_group(struct watch *w, pid_t leader, uint6
     return sum;
 }
 
+/* Not looked at yet, or by a quarter another one since: it is starting. */
+static bool has_changed(const struct watch *w, const struct pl_watch_worker *sum) {
+    const struct dear *d = known_dear(w, (pid_t)sum->pid, sum->start_ticks);
+    if (d == NULL) return true;
+    uint64_t change = sum->anon > d->anon ? sum->anon - d->anon : d->anon - sum->anon;
+    return change > d->anon / 4;
+}
+
 static bool same_leaders(const struct watch *w, const pid_t *leaders, size_t count) {
     return count == w->looked_count && memcmp(leaders, w->looked_for, count * sizeof *leaders) == 0;
 }
@@ -164,8 +173,9 @@ static void look_at_host(struct watch *w, uint64_t now) {
     for (size_t i = 0; i < count; i++) {
         struct pl_watch_worker sum = look_at_group(w, leaders[i], now);
         if (sum.processes == 0 || (uint32_t)leaders[i] == (uint32_t)getpid()) continue;
-        if (dear || sum.pss == PL_WATCH_UNKNOWN) {
+        if (dear || has_changed(w, &sum)) {
             struct dear d = look_dear(w, leaders[i], sum.start_ticks);
+            d.anon = sum.anon;
             sum.pss = d.pss;
             sum.descriptors = d.descriptors;
             w->dear[host.workers] = d;
