@@ -58,7 +58,7 @@ struct pl_worker_devices {
     bool missed;
 };
 
-/* What its output has said of memory (words.c). */
+/* What its output (words.c) and its metrics (scrape.c) have said of memory. */
 struct pl_worker_words {
     uint64_t kv_bytes; /* the engine's KV cache on each of its GPUs; 0: it did not say */
     uint32_t retries;  /* warnings of PyTorch's allocator */
