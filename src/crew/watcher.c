@@ -206,6 +206,7 @@ static void spawn(struct pl_crew *c, uint64_t now) {
     PL_AUTO_FD int recipe = pl_spawn_recipe(&w.recipe, &err);
     pl_wire_init(&m, PL_WIRE_SPAWN, sizeof m.spawn, 0);
     m.spawn.recipe_hash = pl_recipe_hash(&w.recipe);
+    m.spawn.flags = PL_SPAWN_ASIDE;
     m.spawn.page_bytes = PL_WATCH_BYTES;
     m.spawn.ring_bytes = RING_BYTES;
     m.spawn.stop_rank = last_rank;
