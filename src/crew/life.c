@@ -288,6 +288,7 @@ static void explain(struct pl_worker *w) {
     const struct pl_death death = { .wait_status = o->exit.status,
                                     .oom = full ? &oom : NULL,
                                     .group = &group,
+                                    .xid = pl_devices_xid(w, pl_crew_now(w->service->crew)),
                                     .exec_step = o->exit.exec_step,
                                     .exec_errno = o->exit.exec_errno,
                                     .was_ready = o->was_ready,

@@ -293,6 +293,16 @@ def test_every_xid_is_told_and_counted(docked):
     assert figure(server, "plimsoll_gpu_xid_total", gpu="0", uuid=UUID, xid="13") == 1
 
 
+def test_a_death_after_an_xid_names_it(docked):
+    server = docked("--gpu", "mine:4GiB", hold=100)
+    server.wait_until(lambda: figure(server, "plimsoll_memory_component_bytes", gpu="0"))
+    server.fault("0=xid:48")
+    server.wait_for("device.xid")
+    say(server, "RuntimeError: CUDA error: uncorrectable ECC error encountered", "/end?1")
+    death = server.wait_for("worker.death")
+    assert death["cause"] == "gpu_error" and "Xid 48" in death["sentence"] and "ECC" in death["sentence"]
+
+
 def test_a_neighbour_is_what_is_used_and_not_ours(docked):
     server = docked("--gpu", "mine:4GiB", hold=500)
     server.wait_until(lambda: figure(server, "plimsoll_gpu_memory_bytes", kind="used") == 900 * MIB)
@@ -337,3 +347,19 @@ def test_a_successor_starts_when_the_memory_is_back(docked):
     assert "worker.start_failed" not in server.log.text()
     status = json.loads(server.verb("status", "--json").stdout)
     assert status["gpus"][0]["in_service"] is True
+
+
+@pytest.mark.timeout(240)
+def test_pytorchs_own_message_is_an_event_and_a_cause_of_nothing(serve, tmp_path):
+    """The real allocator on a card that is too small: the worker survives it, as PyTorch does."""
+    if dock.sanitized():
+        pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
+    server = serve("service:OnCuda", *QUICK, service="on_cuda", python=dock.torch_python(),
+                   before=[paths.plimsoll, "drydock", "-q", "--gpu", "mine:500MiB", "--"],
+                   env={"VARIANT": "kept_graph", "PLIMSOLL_CACHE": str(tmp_path / "cache")}).ready()
+    while server.post("/predict", {"x": [1.0]}).status == 200:
+        pass
+    oom = server.wait_for("memory.oom")
+    assert oom["kind"] == "torch" and oom["oom_verdict"] == "shortage" and oom["requested_bytes"] > 0
+    assert figure(server, "plimsoll_memory_component_bytes", component="other") > 400 * MIB
+    assert "worker.death" not in server.log.text()
