@@ -191,7 +191,6 @@ def docked(serve, tmp_path, request):
     """docked(GPU flags, hold=MIB): the engine as the dry dock's command; `fault` changes the faults of the running one."""
     if dock.sanitized():
         pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
-    before = dock.tables()
     name = f"plimsoll-drydock-{os.getpid()}-{abs(hash(request.node.name)) % 100000}"
     env = {"PLIMSOLL_CACHE": str(tmp_path / "cache"), "PLIMSOLL_DRYDOCK_SHM": name}
 
@@ -206,8 +205,7 @@ def docked(serve, tmp_path, request):
         server.fault = fault
         return server.ready()
 
-    yield start
-    assert set(dock.tables()) <= {*before, name}
+    return start
 
 
 def gpu(server):
