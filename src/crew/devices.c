@@ -109,7 +109,9 @@ static void look_for_silence(struct pl_crew *c, uint64_t now) {
     char reason[160];
     uint64_t patience = d->period_ms * SILENT_PERIODS;
     if (patience < SILENT_LEAST_MS) patience = SILENT_LEAST_MS;
-    if (d->silent || d->generation == 0 || d->ending || !pl_watch_read_beat(&d->page, &beat)) return;
+    if (d->silent || d->generation == 0 || d->ending) return;
+    if (!pl_watch_read_beat(&d->page, &beat))
+        beat = (struct pl_watch_beat){ 0 }; /* it has written nothing yet */
     uint64_t from = beat.device_ms > d->started_ms ? beat.device_ms : d->started_ms;
     if (now < from || now - from < patience) return;
     const char *call = pl_watch_call_name(beat.asked);
