@@ -12,9 +12,13 @@ enum { PROMPT_BYTES = 256 << 20 };
  *   {% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n TEXT <|im_end|>\n' }}
  *   {{- '<|im_start|>system\n TEXT <|im_end|>\n' }} */
 char *pl_llm_default_system(const char *jinja) {
-    static const char begin[] = "<|im_start|>system\\n", finish[] = "<|im_end|>";
+    static const char begin[] = "<|im_start|>system", finish[] = "<|im_end|>";
     for (const char *at = jinja; (at = strstr(at, begin)) != NULL; at++) {
-        const char *text = at + strlen(begin), *end = strstr(text, finish);
+        const char *text = at + strlen(begin);
+        size_t line = *text == '\n' ? 1 : strncmp(text, "\\n", 2) == 0 ? 2 : 0; /* as it is, or as an escape */
+        if (line == 0) continue;
+        text += line;
+        const char *end = strstr(text, finish);
         size_t quote = strcspn(text, "'\"");
         if (end == NULL || (size_t)(end - text) == 0 || quote < (size_t)(end - text))
             continue; /* put together, not plain */
