@@ -15,7 +15,9 @@ char *pl_llm_default_system(const char *jinja) {
     static const char begin[] = "<|im_start|>system", finish[] = "<|im_end|>";
     for (const char *at = jinja; (at = strstr(at, begin)) != NULL; at++) {
         const char *text = at + strlen(begin);
-        size_t line = *text == '\n' ? 1 : strncmp(text, "\\n", 2) == 0 ? 2 : 0; /* as it is, or as an escape */
+        size_t line = *text == '\n'                  ? 1
+                      : strncmp(text, "\\n", 2) == 0 ? 2
+                                                     : 0; /* as it is, or as an escape */
         if (line == 0) continue;
         text += line;
         const char *end = strstr(text, finish);

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "cli/bound.h"
 #include "cli/dry_run.h"
+#include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
@@ -357,6 +358,13 @@ static void first_figures(void) {
     pl_series_set(pl_series0(m, PL_M_PROCESS_START_TIME_SECONDS), (double)time(NULL));
 }
 
+/* NULL: this build is without it; `serve` has said so to whoever needs it. */
+static const char *llama_path(void) {
+    static char path[PL_PATH_BYTES];
+    struct pl_err ignored;
+    return pl_path_llama(path, &ignored) ? path : NULL;
+}
+
 static bool make_parts(struct pl_err *err) {
     struct pl_app *app = &run.app;
     app->metrics = pl_metrics_create((size_t)app->config->metrics_max_series);
@@ -370,6 +378,7 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
                                    .on_keeper_news = on_keeper_news },
