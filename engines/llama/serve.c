@@ -62,8 +62,10 @@ static void loaded(uv_work_t *work, int status) {
     s->load.data = NULL;
     if (s->loaded) s->sched = pl_llm_sched_create(&s->model, s->o, s->fit.parallel, &pl_llm_reply_calls);
     if (s->sched == NULL) {
-        fprintf(stderr, "plimsoll-llama: %s\n", s->loaded ? "out of memory" : s->problem.msg);
-        if (s->problem.hint[0] != '\0') fprintf(stderr, "plimsoll-llama: %s\n", s->problem.hint);
+        const char *hint =
+            s->loaded ? "" : s->problem.hint; /* in one line: the last one explains the death */
+        fprintf(stderr, "plimsoll-llama: %s%s%s\n", s->loaded ? "out of memory" : s->problem.msg,
+                hint[0] != '\0' ? "; " : "", hint);
         s->status = 3;
         s->state = PL_LLM_BROKEN;
         uv_stop(s->loop);

@@ -1,5 +1,5 @@
-/* llama_greedy MODEL TOKENS PROMPT: the likeliest continuation, one sequence, one token at a time. What plimsoll-llama's
- * greedy answers are compared with. */
+/* llama_greedy MODEL TOKENS PROMPT: the likeliest continuation, one sequence, one token at a time. What
+ * plimsoll-llama's greedy answers are compared with. */
 #include <llama.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,10 +20,12 @@ static bool reads(enum pl_llm_route route, const char *body) {
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
 TEST(a_chat_with_everything) {
-    assert_true(reads(PL_LLM_CHAT, "{" HELLO ",\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-                                   "\"max_tokens\":7,\"stop\":[\"a\",\"b\"],\"seed\":5,\"n\":2,\"temperature\":0.5,\"top_p\":0.9,"
-                                   "\"logprobs\":true,\"top_logprobs\":3,\"logit_bias\":{\"7\":-100},\"presence_penalty\":1,"
-                                   "\"user\":\"somebody\",\"grammar\":null}"));
+    assert_true(
+        reads(PL_LLM_CHAT,
+              "{" HELLO ",\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+              "\"max_tokens\":7,\"stop\":[\"a\",\"b\"],\"seed\":5,\"n\":2,\"temperature\":0.5,\"top_p\":0.9,"
+              "\"logprobs\":true,\"top_logprobs\":3,\"logit_bias\":{\"7\":-100},\"presence_penalty\":1,"
+              "\"user\":\"somebody\",\"grammar\":null}"));
     assert_int_equal(ask.message_count, 1);
     assert_string_equal(ask.messages[0].content, "hi");
     assert_true(ask.stream && ask.include_usage);
@@ -39,9 +41,11 @@ TEST(a_chat_with_everything) {
 }
 
 TEST(content_in_parts_and_a_new_name_for_system) {
-    assert_true(reads(PL_LLM_CHAT, "{\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},{\"role\":\"user\",\"content\":"
-                                   "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}],"
-                                   "\"max_completion_tokens\":9.0}"));
+    assert_true(
+        reads(PL_LLM_CHAT,
+              "{\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},{\"role\":\"user\",\"content\":"
+              "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}],"
+              "\"max_completion_tokens\":9.0}"));
     assert_string_equal(ask.messages[0].role, "system");
     assert_string_equal(ask.messages[1].content, "ab");
     assert_int_equal(ask.max_tokens, 9);
@@ -75,7 +79,8 @@ TEST(what_is_wrong_is_named) {
         { PL_LLM_CHAT, "{\"messages\":[]}", "messages", 400 },
         { PL_LLM_CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content", 400 },
         { PL_LLM_CHAT, "{\"messages\":[{\"content\":\"x\"}]}", "messages[0].role", 400 },
-        { PL_LLM_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "image_url", 501 },
+        { PL_LLM_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+          "image_url", 501 },
         { PL_LLM_CHAT, "{" HELLO ",\"tools\":[{}]}", "tools", 501 },
         { PL_LLM_CHAT, "{" HELLO ",\"max_tokens\":0}", "max_tokens 0", 400 },
         { PL_LLM_CHAT, "{" HELLO ",\"max_tokens\":1.5}", "whole number", 400 },
@@ -89,9 +94,13 @@ TEST(what_is_wrong_is_named) {
         { PL_LLM_CHAT, "{" HELLO ",\"top_logprobs\":3}", "logprobs", 400 },
         { PL_LLM_CHAT, "{" HELLO ",\"n\":99}", "n 99", 400 },
         { PL_LLM_CHAT, "{" HELLO ",\"response_format\":{\"type\":\"xml\"}}", "xml", 400 },
-        { PL_LLM_CHAT, "{" HELLO ",\"response_format\":{\"type\":\"json_schema\"}}", "schema is missing", 400 },
-        { PL_LLM_CHAT, "{" HELLO ",\"grammar\":\"root ::= \\\"a\\\"\",\"ignore_eos\":true}", "ignore_eos", 400 },
-        { PL_LLM_CHAT, "{" HELLO ",\"grammar\":\"root ::= \\\"a\\\"\",\"response_format\":{\"type\":\"json_object\"}}", "one of them", 400 },
+        { PL_LLM_CHAT, "{" HELLO ",\"response_format\":{\"type\":\"json_schema\"}}", "schema is missing",
+          400 },
+        { PL_LLM_CHAT, "{" HELLO ",\"grammar\":\"root ::= \\\"a\\\"\",\"ignore_eos\":true}", "ignore_eos",
+          400 },
+        { PL_LLM_CHAT,
+          "{" HELLO ",\"grammar\":\"root ::= \\\"a\\\"\",\"response_format\":{\"type\":\"json_object\"}}",
+          "one of them", 400 },
         { PL_LLM_CHAT, "{" HELLO ",\"seed\":1,\"seed\":2}", "byte", 400 },
         { PL_LLM_COMPLETION, "{}", "prompt is missing", 400 },
         { PL_LLM_COMPLETION, "{\"prompt\":[1,1000]}", "below 1000", 400 },
@@ -110,19 +119,22 @@ TEST(what_is_wrong_is_named) {
 }
 
 TEST(a_schema_becomes_a_grammar) {
-    assert_true(reads(PL_LLM_CHAT, "{" HELLO ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"integer\"}}}}"));
+    assert_true(reads(PL_LLM_CHAT, "{" HELLO ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
+                                             "{\"schema\":{\"type\":\"integer\"}}}}"));
     assert_non_null(strstr(ask.grammar, "root ::= integer"));
     pl_llm_ask_free(&ask);
 }
 
 TEST(the_system_text_of_a_template) {
-    char *text = pl_llm_default_system("{% if a %}{{ '<|im_start|>system\nBe kind<|im_end|>\n' }}{% endif %}");
+    char *text =
+        pl_llm_default_system("{% if a %}{{ '<|im_start|>system\nBe kind<|im_end|>\n' }}{% endif %}");
     assert_string_equal(text, "Be kind");
     free(text);
     text = pl_llm_default_system("{{- '<|im_start|>system\\nOne.\\nTwo.<|im_end|>\\n' }}");
     assert_string_equal(text, "One.\nTwo.");
     free(text);
-    assert_null(pl_llm_default_system("{{ '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>' }}"));
+    assert_null(
+        pl_llm_default_system("{{ '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>' }}"));
     assert_null(pl_llm_default_system("[INST]"));
 }
 

@@ -1,4 +1,5 @@
-/* Grammars: what is refused before llama.cpp sees it, and JSON schemas as GBNF that llama.cpp itself parses and obeys. */
+/* Grammars: what is refused before llama.cpp sees it, and JSON schemas as GBNF that llama.cpp itself parses
+ * and obeys. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -53,17 +54,23 @@ TEST(plain_kinds) {
 }
 
 TEST(objects_and_arrays) {
-    expect_root("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required\":[\"a\"]}",
+    expect_root("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},"
+                "\"required\":[\"a\"]}",
                 "\"{\" ws \"\\\"a\\\"\" \":\" ws null (\",\" ws \"\\\"b\\\"\" \":\" ws null)? ws \"}\"");
-    expect_root("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required\":[\"b\"]}",
+    expect_root("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},"
+                "\"required\":[\"b\"]}",
                 "\"{\" ws (\"\\\"a\\\"\" \":\" ws null \",\" ws )? \"\\\"b\\\"\" \":\" ws null ws \"}\"");
     expect_root("{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":3}",
                 "\"[\" ws item1 (\",\" ws item1){0,2} ws \"]\"");
     expect_root("{\"type\":\"array\",\"maxItems\":0}", "\"[\" ws \"]\"");
-    expect_root("{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#/$defs/n\"}}}}}", "ref1");
+    expect_root(
+        "{\"$ref\":\"#/$defs/"
+        "n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#/$defs/n\"}}}}}",
+        "ref1");
 }
 
-/* Does the expression for whole numbers take exactly those between? Read by a small matcher of what integer() writes. */
+/* Does the expression for whole numbers take exactly those between? Read by a small matcher of what integer()
+ * writes. */
 static bool takes(const char **at, const char **text);
 static bool sequence(const char **at, const char **text) {
     const char *t = *text;
@@ -113,7 +120,8 @@ TEST(whole_numbers_between) {
         for (int b = a; b < COUNT; b++) {
             char schema[120], fault[200], number[16];
             struct pl_buf out;
-            snprintf(schema, sizeof schema, "{\"type\":\"integer\",\"minimum\":%d,\"maximum\":%d}", edges[a], edges[b]);
+            snprintf(schema, sizeof schema, "{\"type\":\"integer\",\"minimum\":%d,\"maximum\":%d}", edges[a],
+                     edges[b]);
             assert_true(made(schema, &out, fault));
             const char *root = pl_buf_text(&out) + strlen("root ::= ");
             char line[4096];
@@ -122,7 +130,8 @@ TEST(whole_numbers_between) {
                 snprintf(number, sizeof number, "%d", n);
                 const char *at = line, *text = number;
                 bool taken = takes(&at, &text) && *text == '\0';
-                if (taken != (n >= edges[a] && n <= edges[b])) fail_msg("%d to %d and %d: %s", edges[a], edges[b], n, line);
+                if (taken != (n >= edges[a] && n <= edges[b]))
+                    fail_msg("%d to %d and %d: %s", edges[a], edges[b], n, line);
             }
             pl_buf_free(&out);
         }
@@ -132,7 +141,8 @@ TEST(what_is_not_supported_is_named) {
     expect_fault("{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems");
     expect_fault("{\"not\":{\"type\":\"string\"}}", "not");
     expect_fault("{\"type\":\"string\",\"pattern\":\"a+\"}", "pattern");
-    expect_fault("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":3}}}", "/properties");
+    expect_fault("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\",\"minimum\":3}}}",
+                 "/properties");
     expect_fault("{\"type\":\"string\",\"format\":\"email\"}", "email");
     expect_fault("{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "x is not among");
     expect_fault("{\"$ref\":\"http://a/b\"}", "$ref");
@@ -163,6 +173,6 @@ TEST(grammars_that_would_end_the_process) {
     assert_non_null(pl_llm_grammar_fault("root ::= \"\0\"", 12));
 }
 
-RUN(cmocka_unit_test(plain_kinds),           cmocka_unit_test(objects_and_arrays),
-        cmocka_unit_test(whole_numbers_between), cmocka_unit_test(what_is_not_supported_is_named),
-        cmocka_unit_test(grammars_that_would_end_the_process))
+RUN(cmocka_unit_test(plain_kinds), cmocka_unit_test(objects_and_arrays),
+    cmocka_unit_test(whole_numbers_between), cmocka_unit_test(what_is_not_supported_is_named),
+    cmocka_unit_test(grammars_that_would_end_the_process))

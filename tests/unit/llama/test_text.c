@@ -11,7 +11,8 @@ static bool shown(const char *text, size_t len, size_t piece, const char *const 
     bool stopped = false;
     pl_llm_text_init(&t);
     pl_buf_init(out, 1 << 20);
-    for (; stops != NULL && *stops != NULL; stops++) assert_true(pl_llm_text_stop(&t, *stops, strlen(*stops)));
+    for (; stops != NULL && *stops != NULL; stops++)
+        assert_true(pl_llm_text_stop(&t, *stops, strlen(*stops)));
     for (size_t at = 0; at < len && !stopped; at += piece)
         stopped = pl_llm_text_push(&t, text + at, at + piece < len ? piece : len - at, out);
     pl_llm_text_end(&t, out);
@@ -44,9 +45,16 @@ TEST(characters_are_never_cut) {
 }
 
 TEST(what_is_no_utf8_is_replaced) {
-    expect("a\xff" "b", 3, NULL, "a\xef\xbf\xbd" "b", false);
-    expect("a\xc3", 2, NULL, "a\xef\xbf\xbd", false);          /* never finished */
-    expect("\xe2\x82" "x", 3, NULL, "\xef\xbf\xbd\xef\xbf\xbdx", false); /* broken off */
+    expect("a\xff"
+           "b",
+           3, NULL,
+           "a\xef\xbf\xbd"
+           "b",
+           false);
+    expect("a\xc3", 2, NULL, "a\xef\xbf\xbd", false); /* never finished */
+    expect("\xe2\x82"
+           "x",
+           3, NULL, "\xef\xbf\xbd\xef\xbf\xbdx", false);                            /* broken off */
     expect("\xed\xa0\x80", 3, NULL, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", false); /* a surrogate */
 }
 
@@ -81,6 +89,6 @@ TEST(bad_stops_are_refused) {
     pl_llm_text_free(&t);
 }
 
-RUN(cmocka_unit_test(characters_are_never_cut),       cmocka_unit_test(what_is_no_utf8_is_replaced),
-        cmocka_unit_test(stop_strings_are_never_shown),   cmocka_unit_test(the_first_stop_in_the_text_counts),
-        cmocka_unit_test(bad_stops_are_refused))
+RUN(cmocka_unit_test(characters_are_never_cut), cmocka_unit_test(what_is_no_utf8_is_replaced),
+    cmocka_unit_test(stop_strings_are_never_shown), cmocka_unit_test(the_first_stop_in_the_text_counts),
+    cmocka_unit_test(bad_stops_are_refused))
