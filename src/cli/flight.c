@@ -355,6 +355,8 @@ static json_t *document(struct pl_flight *f, const char *kind, const struct wind
     json_object_update(record, json_array_get(first, 0));
     json_decref(first);
     json_object_set_new(o, "record", record);
+    json_object_set_new(o, "from_ms", json_integer((json_int_t)w->from));
+    json_object_set_new(o, "to_ms", json_integer((json_int_t)w->to));
     if (w->service != NULL) json_object_set_new(o, "service", json_string(w->service));
     return o;
 }

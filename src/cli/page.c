@@ -39,7 +39,7 @@ bool pl_page_write(const char *page, size_t page_bytes, const struct pl_buf *jso
 }
 
 bool pl_page_sections(const json_t *sections, struct pl_buf *out) {
-    char *text = json_dumps(sections, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_dumps(sections, JSON_COMPACT | JSON_REAL_PRECISION(15));
     struct pl_buf json;
     pl_buf_init(&json, 0);
     bool ok = text != NULL && pl_buf_adds(&json, text) &&

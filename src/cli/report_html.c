@@ -44,6 +44,26 @@ static void add_death(json_t *sections, const json_t *d) {
     json_object_set_new(s, "cards", cards);
 }
 
+/* All plots begin with the first thing that is known, so that they can be read one below the other. */
+static double first_ms(const json_t *doc) {
+    double first = number(doc, "to_ms");
+    size_t i;
+    json_t *o;
+    json_array_foreach(json_object_get(doc, "memory"), i, o) {
+        const json_t *points = json_object_get(o, "points");
+        double at = json_number_value(json_array_get(json_array_get(points, 0), 0));
+        if (json_array_size(points) > 0 && at < first) first = at;
+    }
+    json_array_foreach(json_object_get(doc, "requests"), i, o) if (number(o, "ts_ms") < first) first =
+        number(o, "ts_ms");
+    return first;
+}
+
+static void set_range(json_t *plot, const json_t *doc) {
+    json_object_set_new(plot, "from", json_real(first_ms(doc)));
+    json_object_set_new(plot, "to", json_real(number(doc, "to_ms")));
+}
+
 /* Those of the same scope share a plot. */
 static void add_memory(json_t *sections, const json_t *doc, const json_t *marks) {
     const json_t *list = json_object_get(doc, "memory");
@@ -74,6 +94,7 @@ static void add_memory(json_t *sections, const json_t *doc, const json_t *marks)
         snprintf(head, sizeof head, "Memory, %.60s", scope);
         json_t *plot = json_pack("{s:s,s:i,s:o,s:o,s:O}", "unit", "bytes", "gap", 30000, "series", series,
                                  "lines", lines, "marks", marks);
+        set_range(plot, doc);
         json_object_set_new(section(sections, head), "plot", plot);
     }
 }
@@ -103,6 +124,7 @@ static void add_rate(json_t *sections, const json_t *doc, const json_t *marks) {
             json_pack("{s:s,s:i,s:O,s:[{s:s,s:s,s:f,s:O},{s:s,s:s,s:f,s:O}]}", "unit", "count", "height", 140,
                       "marks", marks, "series", "name", "answered", "kind", "bars", "step", step, "points",
                       all, "name", "not ok", "kind", "bars", "step", step, "points", failed);
+        set_range(plot, doc);
         json_object_set_new(section(sections, head), "plot", plot);
     }
     json_decref(all);

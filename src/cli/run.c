@@ -21,6 +21,7 @@
 #include "cli/bound.h"
 #include "cli/dry_run.h"
 #include "cli/keeps.h"
+#include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
@@ -42,6 +43,7 @@ struct run {
     struct pl_gateway *gateway;
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
+    char program[PL_PATH_BYTES]; /* "": not known */
     char listen[128], admin_at[128];
     char wanted[128]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
@@ -414,6 +416,7 @@ static bool make_parts(struct pl_err *err) {
                                     .listen = run.listen,
                                     .admin = run.admin_at,
                                     .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                    .program = run.program[0] != '\0' ? run.program : NULL,
                                     .keeper_pid = run.welcome.keeper_pid,
                                     .dry_run = pl_dry_run() },
         err);
@@ -498,6 +501,7 @@ int pl_run_main(int argc, char **argv) {
     run.run_dir = argv[2];
     run.state_dir = argv[3];
     run.python_side = argv[4];
+    if (!pl_path_program(run.program, &err)) run.program[0] = '\0';
     if (!start(&err)) {
         fprintf(stderr, "plimsoll: main: %s\n", err.msg);
         return pl_err_exit_status(err.code);

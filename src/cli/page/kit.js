@@ -48,7 +48,7 @@ const units = {
   ms: v => v < 1000 ? v.toFixed(v < 10 ? 1 : 0) + " ms" : (v / 1000).toFixed(1) + " s",
   count: v => v >= 10000 ? (v / 1000).toFixed(1) + " k" : String(Math.round(v * 100) / 100),
 };
-const clock = t => new Date(t).toISOString().slice(11, 19);
+const clock = (t, span) => new Date(t).toISOString().slice(11, span < 10000 ? 21 : 19);
 const steps = { bytes: [1, 2, 4, 5, 8, 10], ms: [1, 2, 5, 10], count: [1, 2, 5, 10] };
 // A round value a little above the largest, so that the axis reads well.
 function ceiling(v, unit) {
@@ -79,7 +79,7 @@ function plot(box, p) {
     }
     g.textAlign = "center"; g.fillStyle = css("dim");
     const n = Math.max(2, Math.min(7, Math.floor((w - L) / 110)));
-    for (let i = 0; i <= n; i++) { const t = from + (to - from) * i / n; g.textAlign = i === 0 ? "left" : i === n ? "right" : "center"; g.fillText(clock(t), x(t, w), h - 6); }
+    for (let i = 0; i <= n; i++) { const t = from + (to - from) * i / n; g.textAlign = i === 0 ? "left" : i === n ? "right" : "center"; g.fillText(clock(t, to - from), x(t, w), h - 6); }
     g.save(); g.beginPath(); g.rect(L, 0, w - L - R + 1, h - B + 1); g.clip();
     p.series.forEach((s, i) => {
       g.fillStyle = g.strokeStyle = color(i); g.lineWidth = 1.8;

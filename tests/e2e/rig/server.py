@@ -74,10 +74,30 @@ class Server:
             words += ["--python", str(python)]
         words += [str(f) for f in flags]
         self.words = words
+        self._start(terminal)
+
+    def _start(self, terminal=None):
         with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err:
-            self.process = subprocess.Popen(words, cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
+            self.process = subprocess.Popen(self.words, cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=terminal if terminal is not None else err)
         self.pid = self.process.pid
+
+    def kill(self):
+        """SIGKILL for keeper, main and workers together."""
+        for pid in self._family():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait(60)
+
+    def again(self):
+        """The same command in the same folders once more, after its end; its log begins anew."""
+        assert self.process.poll() is not None
+        self.stopped = False
+        self.log = EventLog(self.stderr_path)
+        self._start()
+        return self
 
     # ---- what it says
 
