@@ -51,11 +51,10 @@ void pl_keeps_beat(struct pl_app *app, uint64_t now_ms) {
     if (app->record == NULL || now_ms - told.beat_ms < BEAT_MS) return;
     told.beat_ms = now_ms;
     pl_record_look(app->record, &l);
-    if (!l.opened) return;
-    tell_place(app, &l);
     pl_series_set(pl_series0(app->metrics, PL_M_RECORD_BYTES), (double)l.bytes);
     pl_series_add(pl_series0(app->metrics, PL_M_RECORD_ROWS_DROPPED_TOTAL),
                   (double)(l.dropped - told.dropped));
+    if (l.opened) tell_place(app, &l);
     if (l.dropped > told.dropped)
         pl_log(app->log, PL_WARN, "record.dropped", F_INT("rows", l.dropped - told.dropped),
                F_STR("reason", l.problem[0] != '\0' ? l.problem : "the queue is full"));

@@ -16,7 +16,8 @@ enum {
     TICK_MS = 1000,        /* a sign of life, and a look at the instance's memory */
     THIN_EVERY_MS = 20000, /* sizes and ages */
     RETRY_MS = 15000,      /* the file, while we write into memory */
-    GOODBYE_MS = 2000
+    GOODBYE_MS = 2000,
+    LEFT_SLOTS = 64
 };
 
 struct pl_record {
@@ -35,7 +36,8 @@ struct pl_record {
     void *copy_ctx;
     _Atomic uint64_t max_bytes, max_age_ms, dropped;
     /* The loop's own. */
-    uint64_t second_ms, kept, failed, left_out;
+    uint64_t second_ms, kept, failed;
+    uint32_t left_out[2][LEFT_SLOTS]; /* failed or well; by a hash of the service's name */
     /* The thread's own. */
     struct pl_store store;
     struct pl_buf work;
@@ -68,28 +70,35 @@ void pl_record_event(struct pl_record *r, enum pl_level level, const char *event
 }
 
 /* Which requests of this second get a row. What failed is worth more than what went well. */
-static bool has_room(struct pl_record *r, const struct pl_record_request *q, uint64_t now_ms) {
+static bool has_room(struct pl_record *r, bool opened, bool well, uint64_t now_ms) {
     if (now_ms - r->second_ms >= 1000) {
         r->second_ms = now_ms;
         r->kept = r->failed = 0;
     }
-    bool well = q->outcome != NULL && strcmp(q->outcome, "ok") == 0;
-    if (q->opened) return true;
-    if (well) return r->kept++ < PL_RECORD_KEPT_PER_S;
-    return r->failed++ < PL_RECORD_FAILED_PER_S;
+    if (opened) return true;
+    return well ? r->kept++ < PL_RECORD_KEPT_PER_S : r->failed++ < PL_RECORD_FAILED_PER_S;
+}
+
+/* Those without a row are counted with the next one of their service that ended as they did. */
+static uint32_t *left_out(struct pl_record *r, const char *service, bool well) {
+    uint32_t hash = 5381;
+    for (const char *c = service; c != NULL && *c != '\0'; c++) hash = hash * 33 + (unsigned char)*c;
+    return &r->left_out[well][hash % LEFT_SLOTS];
 }
 
 static struct pl_value millis(int64_t us) { return us < 0 ? pl_v_real(-1) : pl_v_real((double)us / 1000); }
 
 bool pl_record_request(struct pl_record *r, const struct pl_record_request *q) {
     if (r == NULL) return false;
-    if (!has_room(r, q, pl_now_ms(r->o.clock))) {
-        r->left_out += !q->open;
+    bool well = q->outcome != NULL && strcmp(q->outcome, "ok") == 0;
+    uint32_t *left = left_out(r, q->service, well);
+    if (!has_room(r, q->opened, well, pl_now_ms(r->o.clock))) {
+        *left += !q->open;
         return false;
     }
     uint64_t began = pl_wall_ms(r->o.clock) - (q->duration_us > 0 ? (uint64_t)q->duration_us / 1000 : 0);
-    int64_t stands_for = q->open ? 1 : (int64_t)r->left_out + 1;
-    if (!q->open) r->left_out = 0;
+    int64_t stands_for = q->open ? 1 : (int64_t)*left + 1;
+    if (!q->open) *left = 0;
     PUT(r, PL_ROW_REQUEST, false, pl_v_id(q->id), pl_v_count(began), pl_v_text(q->service),
         pl_v_bytes(q->method, q->method_len), pl_v_bytes(q->route, q->route_len < 300 ? q->route_len : 300),
         pl_v_count(q->worker), pl_v_count(q->generation), pl_v_count(q->open ? 0 : (uint64_t)q->status),

@@ -86,7 +86,7 @@ struct pl_record_request {
     const char *outcome, *reason, *replay;
     int64_t duration_us, queue_us, first_byte_us, request_bytes, reply_bytes, input_tokens, output_tokens;
 };
-/* Of many good answers in a second some stand for the others (column stands_for). True: it has a row. */
+/* Of many in a second some stand for the others of their service (column stands_for). True: it has a row. */
 bool pl_record_request(struct pl_record *r, const struct pl_record_request *q);
 
 /* One look at the memory of a worker, or of a device (service NULL). */

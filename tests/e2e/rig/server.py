@@ -84,12 +84,18 @@ class Server:
 
     def kill(self):
         """SIGKILL for keeper, main and workers together."""
-        for pid in self._family():
+        family = self._family()
+        for pid in family:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         self.process.wait(60)
+        for pid in family[1:]:  # ours now: this process is their subreaper
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:
+                pass
 
     def again(self):
         """The same command in the same folders once more, after its end; its log begins anew."""
