@@ -54,6 +54,7 @@ static const struct pl_flag plan_flags[] = {
     { "eager", 0, PL_FLAG_SWITCH, NULL, "plan without CUDA graphs" },
     { "strategies", 0, PL_FLAG_SWITCH, NULL,
       "static and continuous batching, paged KV, INT8, INT4 side by side" },
+    { "record", 0, PL_FLAG_VALUE, "FILE", "expect the lengths of the requests in this flight record" },
     { "explain", 0, PL_FLAG_SWITCH, NULL, "the usual formulas beside this plan" },
     { "flags", 0, PL_FLAG_VALUE, "ENGINE", "only the engine's command line, each flag with its rule" },
     { "yaml", 0, PL_FLAG_SWITCH, NULL, "only the service for plimsoll.yaml" },

@@ -11,6 +11,8 @@ struct pl_keeps_start {
 };
 /* Sets app->record; without one everything goes on. Before the log is made: its tap feeds it. */
 void pl_keeps_open(struct pl_app *app, const struct pl_keeps_start *s);
+/* For the log's tap. */
+void pl_keeps_event(struct pl_app *app, enum pl_level level, const char *event, const char *line, size_t len);
 /* What there is to tell of it, and its figures. From the heart. */
 void pl_keeps_beat(struct pl_app *app, uint64_t now_ms);
 /* The limits are live. */

@@ -219,7 +219,7 @@ static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first
 static void on_event(void *ctx, enum pl_level level, const char *event, const char *line, size_t len) {
     (void)ctx;
     pl_admin_tap(run.admin, level, event, line, len);
-    pl_record_event(run.app.record, level, event, line, len);
+    pl_keeps_event(&run.app, level, event, line, len);
 }
 
 static void open_record(void) {

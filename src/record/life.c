@@ -88,7 +88,6 @@ static void judge(struct pl_store *s, const struct old_boot *b, const char *mach
                   const struct pl_record_host *now, struct pl_record_look *out) {
     struct pl_record_host last = { 0 };
     char memory[80] = "its memory is not known";
-    const char *cause = "killed";
     bool sampled = last_memory(s, b, &last), same_machine = strcmp(b->machine, machine) == 0;
     bool full = sampled && last.limit != 0 && last.used >= last.limit / 100 * NEAR_PCT;
     bool kernel = same_machine && sampled && now != NULL && now->oom_kills > last.oom_kills;
@@ -97,7 +96,7 @@ static void judge(struct pl_store *s, const struct old_boot *b, const char *mach
                  last.limit >> 20);
     else if (sampled)
         snprintf(memory, sizeof memory, "memory was at %" PRIu64 " MiB, without a limit", last.used >> 20);
-    if (kernel || full) cause = "killed_by_kernel_oom";
+    const char *cause = kernel ? "killed_by_kernel_oom" : full ? "killed" : "unknown";
     const char *why = kernel          ? "the kernel ran out of memory and killed the whole container"
                       : full          ? "probably the kernel killed the whole container for its memory"
                       : !same_machine ? "the machine, or the container's host, was started anew"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rig import FakeWorker, Load
+from rig import FakeWorker, Load, host
 from rig.fake import ok
 from rig.server import ROOT, paths, run_plimsoll
 
@@ -58,6 +58,17 @@ def report(server, *words, status=0):
     return json.loads(done.stdout)
 
 
+def kill_everything(server):
+    """All stopped first, so that nobody sees another one die."""
+    pids = [server.pid, *host.descendants(server.pid)]
+    for sig in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, sig)
+    assert server.wait_exit() == 128 + signal.SIGKILL
+    for pid in pids[1:]:
+        os.waitpid(pid, 0)  # orphans become children of the test: conftest made it a subreaper
+
+
 def all_ok(server, count=200):
     for number in range(count):
         assert server.post("/predict", {"n": number, "text": "x" * 200}).status == 200
@@ -84,29 +95,29 @@ def test_all_killed_together_the_next_start_tells_it_once_with_the_last_minute(s
     path = record_of(server)
     server.wait_until(lambda: ask(path, "SELECT 1 FROM request WHERE outcome IS NULL"), what="the slow request has a row")
     server.wait_until(lambda: ask(path, "SELECT 1 FROM sample WHERE scope = 'host'"), what="a sample")
-    server.kill()
+    kill_everything(server)
     go.set()
     client.join()
 
     server.again().ready()
-    told = server.wait_for("main.unfinished")
-    assert told["cause"] == "killed" and "without a goodbye" in told["sentence"]
-    doc = report(server)
-    assert doc["death"]["kind"] == "instance" and doc["death"]["id"] == told["death"]
+    told = server.wait_for("instance.died", since=server.mark)
+    assert told["cause"] == "unknown" and "without a goodbye" in told["sentence"]
+    doc = server.wait_until(lambda: (d := report(server))["death"]["sentence"] == told["sentence"] and d)
+    assert (doc["death"]["kind"], doc["death"]["cause"]) == ("instance", "unknown")
     assert {"main.ready", "worker.ready", "worker.first_request"} <= {e["event"] for e in doc["story"]}
     assert doc["numbers"][0]["outcomes"] == {"ok": 20}
     (slow,) = doc["in_flight"]
     assert (slow["route"], slow["worker"], slow.get("outcome")) == ("/slow", 1, None)
     assert any(m["scope"] == "host" and m["points"] for m in doc["memory"])
     text = server.verb("report").stdout
-    assert "keeper, main and workers together: killed" in text and "/slow" in text and "no end known" in text
+    assert "keeper, main and workers together: unknown" in text and "/slow" in text and "no end known" in text
     server.terminate()
     assert server.wait_exit() == 0
 
     server.again().ready()
     server.wait_until(lambda: figure(server, "plimsoll_record_bytes") > 0)
-    assert not server.log.find("main.unfinished"), "told once"
-    assert report(server)["death"]["id"] == told["death"]
+    assert not server.log.find("instance.died", since=server.mark), "told once"
+    assert report(server)["death"] == doc["death"]
     assert ask(path, "SELECT count(*) FROM exit") == [(1,)]
     # nothing of what was sent is in the files
     for file in path.parent.glob("record.sqlite*"):
@@ -118,9 +129,9 @@ def test_a_worker_that_dies_is_told_with_what_it_had_in_hand(serve):
     server = serve("service:Feature", "--workers", "1").ready()
     (pid,) = server.workers().values()
     replies = []
-    client = threading.Thread(target=lambda: replies.append(server.post("/work", {"number": 1, "seconds": 30}).status))
+    client = threading.Thread(target=lambda: replies.append(server.post("/work", {"number": 1, "seconds": 30}, timeout=100).status))
     client.start()
-    server.wait_until(lambda: server.status()["services"][0]["workers"][0]["in_flight"] == 1)
+    server.wait_until(lambda: any(line.startswith("begin work") for line in server.journal()), what="a handler has it")
     os.kill(pid, signal.SIGKILL)
     death = server.wait_for("worker.death")
     client.join()
@@ -159,7 +170,7 @@ def test_main_killed_alone_is_an_exit_of_main_and_of_nothing_else(serve, fake):
     server.wait_for("main.adopted", {"workers": 1})
     server.wait_until(lambda: ask(record_of(server), "SELECT 1 FROM exit"))
     assert ask(record_of(server), "SELECT kind, cause FROM exit") == [("main", "crashed")]
-    assert not server.log.find("main.unfinished")
+    assert not server.log.find("instance.died")
 
 
 @pytest.mark.timeout(120)
@@ -240,6 +251,20 @@ def test_the_page_holds_all_it_shows_and_draws(tmp_path):
 def make_record(path, text):
     """A minute of another machine's service, which leaked and died."""
     subprocess.run([paths.build / "bin/make_record", path, text, "1796000000000"], check=True)
+
+
+def test_a_plan_expects_what_the_record_has_seen(tmp_path):
+    make_record(tmp_path / "record.sqlite", "x")
+    model = ROOT / "tests/data/plan/configs/llama-2-13b"
+    done = run_plimsoll("plan", model, "--gpu", "card:40GiB", "--strategies", "--record", tmp_path / "record.sqlite")
+    # 100 to 690 tokens in, the same number of each, and 50 out
+    assert done.returncode == 0 and "requests of 445 tokens on average" in done.stdout.replace("444", "445"), done.stdout
+    assert run_plimsoll("plan", model, "--gpu", "card:40GiB", "--record", tmp_path / "record.sqlite", "--expect", "1+1").returncode == 2
+    with sqlite3.connect(tmp_path / "record.sqlite") as db:
+        db.execute("UPDATE request SET input_tokens = NULL")
+    db.close()
+    done = run_plimsoll("plan", model, "--gpu", "card:40GiB", "--record", tmp_path / "record.sqlite")
+    assert done.returncode == 4 and "holds 0 requests" in done.stderr
 
 
 def test_foreign_files_are_refused_with_words(tmp_path):
