@@ -131,7 +131,7 @@ def test_a_worker_that_dies_is_told_with_what_it_had_in_hand(serve):
     replies = []
     client = threading.Thread(target=lambda: replies.append(server.post("/work", {"number": 1, "seconds": 30}, timeout=100).status))
     client.start()
-    server.wait_until(lambda: any(line.startswith("begin work") for line in server.journal()), what="a handler has it")
+    server.wait_until(lambda: any(line.startswith("begin 1") for line in server.journal()), what="a handler has it")
     os.kill(pid, signal.SIGKILL)
     death = server.wait_for("worker.death")
     client.join()
