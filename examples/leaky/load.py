@@ -1,4 +1,4 @@
-"""Asks again and again: load.py [REQUESTS] [ROUTE] [URL]. Needs nothing but Python; tells how many were answered and how."""
+"""Asks again and again: load.py [REQUESTS] [ROUTE] [URL]. Needs nothing but Python; tells how they were answered."""
 
 import collections
 import json
@@ -10,7 +10,8 @@ REQUESTS, ROUTE, URL = [*sys.argv[1:], *["1000", "/predict", "http://127.0.0.1:3
 
 
 def ask():
-    request = urllib.request.Request(URL + ROUTE, json.dumps({"length": 64}).encode(), {"content-type": "application/json"})
+    body = json.dumps({"length": 64}).encode()
+    request = urllib.request.Request(URL + ROUTE, body, {"content-type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.status
