@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "record/store.h"
 
-enum { NEAR_MS = 15000, NEAR_PCT = 95 };
+enum { NEAR_MS = 15000, NEAR_PCT = 95, LOOP_MS = 60000, LOOP_CRASHES = 4 };
 
 static void read_word(const char *path, char *out, size_t room) {
     PL_AUTO_FILE FILE *f = fopen(path, "re");
@@ -82,6 +82,19 @@ static bool last_memory(struct pl_store *s, const struct old_boot *b, struct pl_
     return found;
 }
 
+/* Crashes of main in that life's last minute: five, the last without a row, and the keeper gives up. */
+static int64_t crashes(struct pl_store *s, const struct old_boot *b) {
+    static const char sql[] = "SELECT count(*) FROM exit WHERE kind = 'main' AND life = ?1 AND ts_ms > ?2";
+    sqlite3_stmt *st;
+    int64_t n = 0;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) != SQLITE_OK) return 0;
+    sqlite3_bind_text(st, 1, b->life, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(st, 2, b->seen_ms - LOOP_MS);
+    if (sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return n;
+}
+
 /* What can be said, and no more: a kernel that killed shows in the counter of a group that is still there; a
  * container that is started again has a new group, and then the last samples are all there is. */
 static void judge(struct pl_store *s, const struct old_boot *b, const char *machine,
@@ -96,8 +109,10 @@ static void judge(struct pl_store *s, const struct old_boot *b, const char *mach
                  last.limit >> 20);
     else if (sampled)
         snprintf(memory, sizeof memory, "memory was at %" PRIu64 " MiB, without a limit", last.used >> 20);
-    const char *cause = kernel ? "killed_by_kernel_oom" : full ? "killed" : "unknown";
+    bool loop = crashes(s, b) >= LOOP_CRASHES;
+    const char *cause = kernel ? "killed_by_kernel_oom" : loop ? "crashed" : full ? "killed" : "unknown";
     const char *why = kernel          ? "the kernel ran out of memory and killed the whole container"
+                      : loop          ? "the gateway process crashed again and again, and the keeper gave up"
                       : full          ? "probably the kernel killed the whole container for its memory"
                       : !same_machine ? "the machine, or the container's host, was started anew"
                                       : "somebody sent SIGKILL to all of them, or took the container away";

@@ -232,6 +232,24 @@ TEST(a_main_that_died_in_a_living_keeper_is_no_death_of_the_instance) {
     drop(&r);
 }
 
+TEST(a_crash_loop_is_not_taken_for_a_kill) {
+    struct rig r;
+    struct pl_record_look l = { 0 };
+    make(&r);
+    die_writing(&r, write_some, 2);
+    sql(r.path, "INSERT INTO exit(ts_ms, boot, life, kind, cause) SELECT seen_ms, boot, life, 'main', "
+                "'crashed' FROM boot,"
+                " (VALUES(1), (2), (3), (4))");
+    r.o.boot.life = 8;
+    struct pl_record *rec = pl_record_create(&r.o);
+    do pl_record_look(rec, &l);
+    while (!l.opened);
+    assert_string_equal(l.cause, "crashed");
+    assert_non_null(strstr(l.sentence, "the keeper gave up"));
+    pl_record_destroy(rec, 0);
+    drop(&r);
+}
+
 static bool nearly_full(void *ctx, struct pl_record_host *out) {
     *out = (struct pl_record_host){ .used = UINT64_C(990) << 20,
                                     .limit = UINT64_C(1000) << 20,
@@ -452,6 +470,7 @@ TEST(where_it_lies) {
 RUN(cmocka_unit_test(what_was_fed_is_there_after_a_goodbye),
     cmocka_unit_test(a_life_without_a_goodbye_is_judged_at_the_next_start_once),
     cmocka_unit_test(a_main_that_died_in_a_living_keeper_is_no_death_of_the_instance),
+    cmocka_unit_test(a_crash_loop_is_not_taken_for_a_kill),
     cmocka_unit_test(a_full_memory_group_says_why_and_its_counter_proves_it),
     cmocka_unit_test(where_no_file_can_be_made_rows_go_on_in_memory_and_a_copy_can_be_had),
     cmocka_unit_test(a_newer_file_is_left_alone_and_another_is_begun_beside_it),
