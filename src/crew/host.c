@@ -117,11 +117,29 @@ static struct pl_worker *ready_with(const struct pl_crew *c, pid_t pid) {
     return NULL;
 }
 
+static void record(const struct pl_worker *w) {
+    const struct pl_host_use *u = &w->more->host;
+    struct pl_look_host l;
+    if (!pl_look_host(w, &l)) return;
+    struct pl_record_sample row = pl_record_sample_of("host");
+    row.service = w->service->config->id;
+    row.worker = w->slot;
+    row.generation = w->generation;
+    row.rss = (int64_t)u->rss;
+    row.anon = (int64_t)u->anon;
+    row.swap = (int64_t)u->swap;
+    if (l.limit != 0) row.limit = (int64_t)l.limit;
+    row.in_flight = w->in_flight;
+    row.requests = (int64_t)w->served;
+    pl_record_sample(w->service->crew->app->record, &row);
+}
+
 static void take_worker(struct pl_worker *w, const struct pl_watch_worker *p) {
     if (w->more->host.seen_ms == 0 && !w->more->adopted) w->service->more->new_bytes = p->anon + p->swap;
     w->more->host = (struct pl_host_use){
         .anon = p->anon, .swap = p->swap, .rss = p->rss, .pss = p->pss, .seen_ms = p->at_ms
     };
+    record(w);
 }
 
 void pl_host_tick(struct pl_crew *c, uint64_t now) {
