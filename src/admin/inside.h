@@ -19,6 +19,8 @@ struct pl_event {
 
 /* A connection that goes on: /events?follow or /logs?follow. */
 struct pl_follower;
+/* A child that reads the flight record for a request. */
+struct pl_reading;
 
 struct pl_action {
     char id[24];
@@ -34,6 +36,7 @@ struct pl_admin {
     struct pl_event events[PL_EVENTS_KEPT];
     uint64_t event_count;
     struct pl_follower *followers;
+    struct pl_reading *readings;
     struct pl_timer pulse; /* followers of logs are fed by it */
     struct pl_action actions[PL_ACTIONS_KEPT];
     uint64_t action_count;
@@ -79,6 +82,10 @@ void pl_followers_end(struct pl_admin *a);
 /* guard.c: false: it has been answered */
 bool pl_admin_may_read(struct pl_admin *a, struct pl_conn *c);
 bool pl_admin_may_act(struct pl_admin *a, struct pl_conn *c, struct pl_actor *who);
+/* records.c: `what` is report, history or timeline; `service` NULL: as the query says. */
+void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *what,
+                       const char *service);
+void pl_records_gone(struct pl_admin *a, struct pl_conn *c);
 /* actions.c */
 void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_actor *who, const char *verb,
                        const char *body, size_t len);

@@ -52,9 +52,6 @@ static bool read_value(struct reader *r, size_t service, const struct pl_option 
     if (e->origin == PL_FROM_FILE) /* `a.b: 1` and `a: {b: 1}` */
         return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%s' is there already (%s)",
                        pl_yaml_place(&r->y, key).text, o->key, e->now.place);
-    if (o->when == PL_WHEN_REFUSED) /* before its value is looked at */
-        return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%s' is not in this version",
-                       pl_yaml_place(&r->y, key).text, o->key);
     pl_buf_init(&text, PL_YAML_BYTES);
     bool ok =
         pl_yaml_value(&r->y, o, node, depth, &text) && check_items(r, o, node, depth) &&
