@@ -194,7 +194,7 @@ def test_a_worker_gets_no_descriptor_but_its_own(serve, tmp_path):
         held = " ".join(os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd"))
         assert not re.search("plimsoll-(door|config|args|log|recipe)", held), held
     holds = " ".join(os.readlink(f"/proc/{server.pid}/fd/{n}") for n in os.listdir(f"/proc/{server.pid}/fd"))
-    assert "plimsoll-door" in holds and "plimsoll-config" in holds and holds.count("plimsoll-page") == 2, "there was something to leak"
+    assert "plimsoll-door" in holds and "plimsoll-config" in holds and holds.count("plimsoll-page") >= 2, "there was something to leak"
 
 
 def test_a_command_gets_its_output_and_its_own_page_alone(serve, tmp_path):
