@@ -267,6 +267,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
         count++;
     }
     if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
+    pl_oom_start(c);
     take_descriptions(c, held);
     for (size_t i = 0; i < c->service_count; i++) pl_kept_load(&c->services[i], held);
     c->adopting =

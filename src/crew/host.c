@@ -14,6 +14,7 @@ struct pl_host {
     bool busy;
     unsigned turn;
     uint64_t memory_max;
+    struct pl_host_group group;
     size_t count, member_count;
     uint64_t generation[WORKERS];
     pid_t pid[WORKERS];
@@ -27,6 +28,8 @@ static const char proc_root[] = "/proc", cgroup_root[] = "/sys/fs/cgroup";
 
 static void look(uv_work_t *work) {
     struct pl_host *h = work->data;
+    pl_host_group(proc_root, cgroup_root, "self", &h->group);
+    if (h->count == 0) return;
     if (h->turn++ % LOOK_FOR_MEMBERS_EVERY == 0) {
         h->memory_max = pl_host_limit(proc_root, cgroup_root, "self");
         h->leader_count = h->count;
@@ -45,8 +48,8 @@ static void look(uv_work_t *work) {
 static void looked(uv_work_t *work, int status) {
     struct pl_host *h = work->data;
     uint64_t now = pl_crew_now(h->crew);
-    (void)status;
     h->busy = false;
+    if (status == 0) pl_oom_seen(h->crew, &h->group, now);
     for (size_t i = 0; i < h->count; i++) {
         struct pl_worker *w = pl_crew_by_generation(h->crew, h->generation[i]);
         if (w == NULL || !h->sum[i].known) continue;
@@ -74,7 +77,6 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
                 h->generation[h->count] = w->generation;
                 h->pid[h->count++] = w->pid;
             }
-    if (h->count == 0) return;
     h->busy = uv_queue_work(c->app->loop, &h->work, look, looked) == 0;
 }
 

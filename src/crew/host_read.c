@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "sample/proc.h"
 
 enum { TEXT_BYTES = 8192, PATH_BYTES = 512 };
 
@@ -81,4 +80,65 @@ uint64_t pl_host_limit(const char *proc_root, const char *cgroup_root, const cha
         slash[slash == group ? 1 : 0] = '\0';
     }
     return least != PL_PROC_UNKNOWN ? least : 0;
+}
+
+/* One file of the group. */
+struct reading {
+    char folder[512];
+    char text[TEXT_BYTES];
+    size_t len;
+};
+
+static bool read_file(struct reading *r, const char *name) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", r->folder, name);
+    r->len = read_text(path, r->text);
+    return r->len > 0;
+}
+
+static uint64_t read_number(struct reading *r, const char *name) {
+    return read_file(r, name) ? pl_proc_read_limit(r->text, r->len) : PL_PROC_UNKNOWN;
+}
+
+static bool read_events(struct reading *r, const char *name, struct pl_proc_events *out) {
+    *out = (struct pl_proc_events){ PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN };
+    return read_file(r, name) && pl_proc_read_events(r->text, r->len, out);
+}
+
+/* Where the group's files are: below its own path, or, in a container that is shown its own group as the
+ * root, there. */
+static bool enter(struct reading *r, const char *cgroup_root, const char *group, bool v2) {
+    const char *below[] = { strcmp(group, "/") == 0 ? "" : group, "" };
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(r->folder, sizeof r->folder, "%.200s%s%.256s", cgroup_root, v2 ? "" : "/memory", below[i]);
+        if (read_file(r, v2 ? "memory.current" : "memory.usage_in_bytes")) return true;
+    }
+    return false;
+}
+
+void pl_host_group(const char *proc_root, const char *cgroup_root, const char *pid,
+                   struct pl_host_group *out) {
+    static const struct pl_proc_events unknown = { PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN,
+                                                   PL_PROC_UNKNOWN };
+    char path[PATH_BYTES], group[256];
+    struct reading r;
+    bool v2;
+    *out = (struct pl_host_group){ .current = PL_PROC_UNKNOWN,
+                                   .peak = PL_PROC_UNKNOWN,
+                                   .limit = PL_PROC_UNKNOWN };
+    out->events = out->local = unknown;
+    snprintf(path, sizeof path, "%s/%.20s/cgroup", proc_root, pid);
+    if (!pl_proc_read_cgroup(r.text, read_text(path, r.text), &v2, group, sizeof group)) return;
+    if (!enter(&r, cgroup_root, group, v2)) return;
+    out->found = true;
+    out->current = read_number(&r, v2 ? "memory.current" : "memory.usage_in_bytes");
+    out->peak = read_number(&r, v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+    uint64_t limit = pl_host_limit(proc_root, cgroup_root, pid);
+    if (limit != 0) out->limit = limit;
+    read_events(&r, v2 ? "memory.events" : "memory.oom_control", &out->events);
+    if (v2)
+        read_events(&r, "memory.events.local", &out->local);
+    else
+        out->events.max = read_number(&r, "memory.failcnt");
+    out->told = out->events.oom_kill != PL_PROC_UNKNOWN;
 }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sample/proc.h"
+
 struct pl_host_sum {
     uint64_t anon, swap, rss; /* bytes; what is not known counts nothing, `known` says if anything is */
     uint32_t processes;
@@ -30,4 +32,14 @@ bool pl_host_same(const char *proc_root, const struct pl_host_member *m);
 /* The smallest limit on the way from the process's memory group up to the root. 0: there is none, or it
  * cannot be read. */
 uint64_t pl_host_limit(const char *proc_root, const char *cgroup_root, const char *pid);
+
+/* What the process's own memory group says of itself. A figure that is not known is PL_PROC_UNKNOWN. */
+struct pl_host_group {
+    bool found; /* the group's files are there; false: gone, or hidden from us */
+    bool told;  /* its events could be read, and say how many processes were killed */
+    uint64_t current, peak, limit;
+    struct pl_proc_events events, local; /* with its children; without them */
+};
+void pl_host_group(const char *proc_root, const char *cgroup_root, const char *pid,
+                   struct pl_host_group *out);
 #endif

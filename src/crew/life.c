@@ -240,13 +240,13 @@ static void tell_death(struct pl_worker *w) {
         pl_series_add(pl_series(m, PL_M_WORKER_DEATHS_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.death", F_STR("service", s->config->id), F_INT("worker", w->slot),
                F_INT("generation", w->generation), F_STR("death", id), F_STR("cause", cause),
-               F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
+               F_STR("scope", o->scope), F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
                F_INT("in_handlers", w->lost_in_handlers));
     } else {
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("cause", cause),
-               F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
+               F_STR("scope", o->scope), F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
                F_STR("last_line", o->last_line));
     }
     snprintf(s->more->last_death, sizeof s->more->last_death, "%s", o->end_sentence);
@@ -267,6 +267,8 @@ static void explain(struct pl_worker *w) {
     pl_buf_init(&text, (size_t)1 << 20);
     if (o->tail != NULL) pl_tail_text(o->tail, 0, &text);
     pl_death_last_line(text.data != NULL ? text.data : "", text.len, line, sizeof line);
+    struct pl_death_memory memory;
+    pl_oom_at_death(w, &memory);
     const struct pl_death death = { .wait_status = o->exit.status,
                                     .exec_step = o->exit.exec_step,
                                     .exec_errno = o->exit.exec_errno,
@@ -281,8 +283,11 @@ static void explain(struct pl_worker *w) {
                                                    pl_death_engine_died(text.data, text.len),
                                     .program = program_of(w->service),
                                     .folder = w->service->config->working_dir,
+                                    .memory = &memory,
                                     .warmup = o->warm_failed ? o->problem : NULL };
     o->cause = pl_death_explain(&death, o->end_sentence, sizeof o->end_sentence);
+    o->scope = pl_death_scope(&death, o->cause);
+    if (o->cause == PL_CAUSE_KILLED_BY_KERNEL_OOM) pl_oom_claim(w->service->crew, &memory);
     if (o->never_spawned) {
         o->cause = PL_CAUSE_EXEC_FAILED;
         snprintf(o->end_sentence, sizeof o->end_sentence, "could not be started: %s", o->problem);

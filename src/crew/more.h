@@ -6,7 +6,9 @@
 #include "crew/describe.h"
 #include "crew/hello.h"
 #include "crew/link.h"
+#include "crew/oom.h"
 #include "net/ask.h"
+#include "worker/death.h"
 #include "worker/policy.h"
 #include "worker/ports.h"
 #include "worker/replace.h"
@@ -63,6 +65,7 @@ struct pl_worker_more {
     bool keeper_gone;         /* GONE came; waits for the gateway to let go */
     char end_sentence[256], last_line[256];
     enum pl_cause cause;
+    const char *scope; /* of killed_by_kernel_oom; NULL: another cause */
     /* output */
     struct pl_ring ring;
     struct pl_buf partial; /* a line that has not ended */
@@ -206,6 +209,7 @@ struct pl_crew {
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
     struct pl_host *host; /* host.c */
+    struct pl_oom oom;
 };
 
 /* life.c: every change of state and its side effects go through here. */

@@ -109,3 +109,47 @@ bool pl_proc_read_cgroup(const char *text, size_t len, bool *v2, char *path, siz
     path[found_len] = '\0';
     return true;
 }
+
+bool pl_proc_read_events(const char *text, size_t len, struct pl_proc_events *out) {
+    struct pl_proc_events e = { PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN };
+    const struct {
+        const char *name;
+        uint64_t *value;
+    } rows[] = { { "max", &e.max },
+                 { "oom", &e.oom },
+                 { "oom_kill", &e.oom_kill },
+                 { "oom_group_kill", &e.oom_group_kill } };
+    const char *end = text + len;
+    bool any = false;
+    *out = e;
+    for (const char *line = text, *stop; line < end; line = stop + 1) {
+        stop = memchr(line, '\n', (size_t)(end - line));
+        const char *blank = stop != NULL ? memchr(line, ' ', (size_t)(stop - line)) : NULL;
+        if (blank == NULL) return false; /* cut off, or none of ours */
+        const char *at = blank + 1;
+        uint64_t n;
+        if (!number(&at, stop, &n) || at != stop) return false;
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            if (strlen(rows[i].name) != (size_t)(blank - line) ||
+                memcmp(rows[i].name, line, (size_t)(blank - line)) != 0)
+                continue;
+            *rows[i].value = n;
+            any = true;
+        }
+    }
+    if (any) *out = e;
+    return any;
+}
+
+bool pl_proc_kernel_kill(const char *line, size_t len, int64_t *pid, bool *machine) {
+    static const char kill[] = "ut of memory: Killed process ", group[] = "Memory cgroup o";
+    const char *found = memmem(line, len, kill, sizeof kill - 1);
+    uint64_t n;
+    if (found == NULL) return false;
+    const char *at = found + sizeof kill - 1;
+    size_t before = (size_t)(found - line);
+    if (!number(&at, line + len, &n) || n > INT32_MAX) return false;
+    *pid = (int64_t)n;
+    *machine = before < sizeof group - 1 || memcmp(found - (sizeof group - 1), group, sizeof group - 1) != 0;
+    return true;
+}

@@ -35,4 +35,16 @@ uint64_t pl_proc_read_limit(const char *text, size_t len);
 /* /proc/PID/cgroup: the path of the memory controller below its mount, copied. `v2` tells whose it is: with
  * both, v1 wins where its memory controller is mounted. False: none is named, or `room` is too small. */
 bool pl_proc_read_cgroup(const char *text, size_t len, bool *v2, char *path, size_t room);
+
+/* memory.events and memory.events.local of v2; of v1's memory.oom_control only oom_kill is known, and not by
+ * every kernel. Counts since the group was made. */
+struct pl_proc_events {
+    uint64_t max, oom, oom_kill, oom_group_kill;
+};
+/* False: not one of them is there, or one is no number. */
+bool pl_proc_read_events(const char *text, size_t len, struct pl_proc_events *out);
+
+/* A line of the kernel's log (mm/oom_kill.c): did the OOM killer end a process, whose number is *pid?
+ * `machine`: the whole machine had no memory left; else a memory group. */
+bool pl_proc_kernel_kill(const char *line, size_t len, int64_t *pid, bool *machine);
 #endif

@@ -122,6 +122,17 @@ static bool is_gpu_oom(const char *line) {
     return false;
 }
 
+/* A CUDA error that is no lack of memory: the context is lost, and the process with it. */
+static bool is_gpu_error(const char *line) {
+    static const char *const messages[] = { "CUDA error: ", "HIP error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_",
+                                            "cuDNN error: " };
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
+        const char *at = strstr(line, messages[i]);
+        if (at == line || (at != NULL && at - line >= 2 && at[-1] == ' ' && at[-2] == ':')) return true;
+    }
+    return false;
+}
+
 static enum pl_cause exec_failed(const struct pl_death *d, struct sentence *s) {
     const char *problem = strerror((int)d->exec_errno), *program = or_else(d->program, "the program");
     switch (d->exec_step) {
@@ -312,13 +323,20 @@ enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t 
         say(&s, "; raise start_timeout if it needs longer");
         return PL_CAUSE_START_TIMEOUT;
     }
+    enum pl_cause cause;
     if (d->ordered) return ordered_end(status, &s);
+    if (pl_death_by_memory(d, sentence, room, &cause)) return cause;
     bool by_itself = WIFEXITED(status) ? WEXITSTATUS(status) != 0 || d->engine_died
                                        : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
     if (by_itself && is_gpu_oom(line)) {
         say(&s, "%s%s", cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY], d->was_ready ? "" : " while it was starting");
         head_words_remedy(&s, "", line, "");
         return PL_CAUSE_GPU_OUT_OF_MEMORY;
+    }
+    if (by_itself && is_gpu_error(line)) {
+        say(&s, "%s%s", cause_text[PL_CAUSE_GPU_ERROR], d->was_ready ? "" : " while it was starting");
+        head_words_remedy(&s, "", line, "env: {CUDA_LAUNCH_BLOCKING: \"1\"} shows where");
+        return PL_CAUSE_GPU_ERROR;
     }
     if (WIFEXITED(status)) return exited(d, WEXITSTATUS(status), line, &s);
     if (WIFSIGNALED(status)) return signaled(WTERMSIG(status), line, &s);

@@ -1,9 +1,10 @@
 /* worker/death.h - why a worker died, in one word and one sentence (words: worker/causes.def).
  *
  * The sentence is for somebody who was woken up: what happened, the line of the worker's own output that says
- * why, and what to do where we know it. It names no memory of the machine yet: kernel and device are asked by
- * others. Worker output is foreign: control characters do not get through, and words in it decide only where
- * they stand as an exception or as an engine's own message.
+ * why, and what to do where we know it. Whether the kernel ended it for want of memory follows from counts
+ * that the caller brings (memory-verdicts: a count that rose, or a line of the kernel's log; nothing less).
+ * Worker output is foreign: control characters do not get through, and words in it decide only where they
+ * stand as an exception or as an engine's own message.
  */
 #ifndef PL_WORKER_DEATH_H
 #define PL_WORKER_DEATH_H
@@ -16,6 +17,16 @@ enum pl_cause {
 #include "worker/causes.def"
 #undef CAUSE
     PL_CAUSE_COUNT
+};
+
+/* Of the memory group it lived in. Figures in bytes; 0: not known. */
+struct pl_death_memory {
+    bool found, told;                   /* the group's files were there; its events could be read */
+    bool kernel_log;                    /* the kernel's log could be read */
+    bool group;                         /* the kernel ended the whole group at once */
+    bool machine;                       /* a limit above the group was reached: its pod's, or the machine's */
+    uint64_t kills;                     /* of the kernel, for want of memory, that no other death explains */
+    uint64_t peak, limit, last_current; /* last_current: in the last sample before the death */
 };
 
 /* What is known when the leader was reaped. Texts are borrowed and may be NULL. */
@@ -33,12 +44,17 @@ struct pl_death {
     const char *last_line; /* of pl_death_last_line */
     const char *program;   /* argv[0] */
     const char *folder;    /* where it was to run */
-    const char *warmup;    /* we ended it because its warm-up failed: what was said; else NULL */
+    const struct pl_death_memory *memory; /* NULL: nobody looked */
+    const char *warmup; /* we ended it because its warm-up failed: what was said; else NULL */
 };
 
 /* The cause by the table; `sentence` gets one sentence of at most `room` bytes, its NUL included. An end that
  * was ordered is PL_CAUSE_NONE, unless a start that failed is why. */
 enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t room);
+/* Part of it: true if memory is the answer, or if nothing is known of a SIGKILL but what was looked at. */
+bool pl_death_by_memory(const struct pl_death *d, char *sentence, size_t room, enum pl_cause *cause);
+/* Who was killed by the kernel: "worker" or "container"; NULL for another cause. */
+const char *pl_death_scope(const struct pl_death *d, enum pl_cause cause);
 /* "unknown" for a number that is none. */
 const char *pl_cause_name(enum pl_cause c);
 

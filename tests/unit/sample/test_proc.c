@@ -169,7 +169,47 @@ TEST(the_memory_controller_is_found_among_the_others) {
     assert_false(pl_proc_read_cgroup("0::/long\n", 9, &v2, little, sizeof little));
 }
 
-RUN(cmocka_unit_test(every_tree_reads_as_it_is_told), cmocka_unit_test(what_is_cut_or_no_number_is_not_known),
+TEST(events_are_whole_or_not_known) {
+    static const char *const bad[] = { "",           "low 0\n",    "oom_kill x\n",
+                                       "oom_kill 1", "oom_kill\n", "oom_kill -1\n" };
+    struct pl_proc_events e;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (pl_proc_read_events(bad[i], strlen(bad[i]), &e)) fail_msg("row %zu", i);
+        assert_true(e.oom_kill == PL_PROC_UNKNOWN);
+    }
+    static const char v1[] = "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n";
+    assert_true(pl_proc_read_events(v1, sizeof v1 - 1, &e));
+    assert_int_equal(e.oom_kill, 7);
+    assert_true(e.oom == PL_PROC_UNKNOWN && e.max == PL_PROC_UNKNOWN);
+}
+
+TEST(the_kernels_log_names_who_was_killed) {
+    static const struct {
+        const char *line;
+        int64_t pid; /* 0: says nothing of a kill */
+        bool machine;
+    } rows[] = {
+        { "3,1042,88,-;Memory cgroup out of memory: Killed process 4242 (python3) total-vm:9kB", 4242,
+          false },
+        { "3,1,8,-;Out of memory: Killed process 7 (a) b", 7, true },
+        { "Out of memory: Killed process 4294967296 (a)", 0, false },
+        { "Out of memory: Killed process x", 0, false },
+        { "Out of memory: Killed process ", 0, false },
+        { "oom_reaper: reaped process 4242 (python3)", 0, false },
+        { "", 0, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t pid = 0;
+        bool machine = false;
+        if (pl_proc_kernel_kill(rows[i].line, strlen(rows[i].line), &pid, &machine) != (rows[i].pid != 0))
+            fail_msg("row %zu", i);
+        assert_int_equal(pid, rows[i].pid);
+        assert_int_equal(machine, rows[i].machine);
+    }
+}
+
+RUN(cmocka_unit_test(events_are_whole_or_not_known), cmocka_unit_test(the_kernels_log_names_who_was_killed),
+    cmocka_unit_test(every_tree_reads_as_it_is_told), cmocka_unit_test(what_is_cut_or_no_number_is_not_known),
     cmocka_unit_test(a_stat_line_cut_anywhere_is_refused_or_right),
     cmocka_unit_test(no_limit_is_not_a_number),
     cmocka_unit_test(the_memory_controller_is_found_among_the_others))

@@ -127,6 +127,20 @@ TEST(the_cause_follows_from_status_flags_and_words) {
           "the GPU had no memory left: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 "
           "GiB. GPU 0 "
           "has a total capacity of 39.49 GiB of which 1.00 GiB is free (service.py:8)" },
+        { { .wait_status = EXIT(1),
+            .was_ready = true,
+            .last_line =
+                "torch.AcceleratorError: CUDA error: an illegal memory access was encountered (s.py:8)" },
+          PL_CAUSE_GPU_ERROR,
+          "the GPU failed: torch.AcceleratorError: CUDA error: an illegal memory access was encountered "
+          "(s.py:8); "
+          "env: {CUDA_LAUNCH_BLOCKING: \"1\"} shows where" },
+        { { .wait_status = EXIT(1),
+            .was_ready = true,
+            .last_line = "ValueError: the client said CUDA error: none (s.py:8)" },
+          PL_CAUSE_EXITED,
+          "exited with status 1 while serving; last words: ValueError: the client said CUDA error: none "
+          "(s.py:8)" },
         /* signals */
         { { .wait_status = SIGKILL, .was_ready = true, .last_line = oom },
           PL_CAUSE_KILLED,
