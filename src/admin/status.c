@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "admin/inside.h"
+#include "crew/last_life.h"
 #include "crew/look.h"
 
 static void set_seconds(json_t *o, const char *key, uint64_t ms) {
@@ -146,6 +147,15 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     return o;
 }
 
+/* What this start had to tell of the one before: nobody was left to say goodbye. */
+static void add_last_life(json_t *o, const struct pl_crew *c) {
+    struct pl_look_life l;
+    if (!pl_look_last_life(c, &l)) return;
+    json_t *life = json_pack("{s:s,s:s,s:s}", "seen", l.seen, "cause", l.cause, "sentence", l.sentence);
+    if (l.scope != NULL) json_object_set_new(life, "scope", json_string(l.scope));
+    json_object_set_new(o, "last_life", life);
+}
+
 static json_t *events_json(const struct pl_admin *a, unsigned most) {
     json_t *list = json_array();
     uint64_t from = a->event_count > most ? a->event_count - most : 0;
@@ -178,6 +188,7 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                           "uptime_s", (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a),
                           "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
                           services, "events", events_json(a, 10));
+    add_last_life(o, a->o.crew);
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));

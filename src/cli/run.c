@@ -24,6 +24,7 @@
 #include "cli/verbs.h"
 #include "cli/watchers.h"
 #include "crew/hello.h"
+#include "crew/last_life.h"
 #include "crew/look.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
@@ -71,6 +72,7 @@ static void leave_termination_message(void) {
 static void bye(int status) {
     struct pl_wire_message m;
     if (status != 0) leave_termination_message();
+    pl_last_life_goodbye(run.crew, status);
     pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);

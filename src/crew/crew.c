@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "crew/last_life.h"
 #include "crew/more.h"
 #include "crew/tail.h"
 
@@ -230,6 +231,7 @@ static void on_tick(uv_timer_t *t) {
         c->metered_ms = now;
         pl_meters_tick(c, now);
         pl_guard_tick(c, now);
+        pl_last_life_tick(c, now);
     }
     if (c->stopping) stop_workers(c);
     if (c->stopping && !c->stopped && all_gone(c)) {
@@ -268,6 +270,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     }
     if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
     pl_oom_start(c);
+    pl_last_life_begin(c);
     take_descriptions(c, held);
     for (size_t i = 0; i < c->service_count; i++) pl_kept_load(&c->services[i], held);
     c->adopting =

@@ -63,6 +63,20 @@ bool pl_host_same(const char *proc_root, const struct pl_host_member *m) {
     return read_stat(proc_root, pid, &s) && s.start_ticks == m->start_ticks;
 }
 
+uint64_t pl_host_start_ticks(const char *proc_root, pid_t pid) {
+    char text[24];
+    struct pl_proc_stat s;
+    snprintf(text, sizeof text, "%d", (int)pid);
+    return read_stat(proc_root, text, &s) ? s.start_ticks : 0;
+}
+
+void pl_host_group_path(const char *proc_root, const char *pid, char *out, size_t room) {
+    char path[PATH_BYTES], text[TEXT_BYTES];
+    bool v2;
+    snprintf(path, sizeof path, "%s/%.20s/cgroup", proc_root, pid);
+    if (!pl_proc_read_cgroup(text, read_text(path, text), &v2, out, room)) out[0] = '\0';
+}
+
 uint64_t pl_host_limit(const char *proc_root, const char *cgroup_root, const char *pid) {
     char path[PATH_BYTES], group[256], file[1024], text[TEXT_BYTES];
     uint64_t least = PL_PROC_UNKNOWN;

@@ -29,6 +29,11 @@ size_t pl_host_members(const char *proc_root, const pid_t *leaders, size_t count
 /* Is it still the same process? */
 bool pl_host_same(const char *proc_root, const struct pl_host_member *m);
 
+/* When it started, in ticks since the machine did; 0: there is none. */
+uint64_t pl_host_start_ticks(const char *proc_root, pid_t pid);
+/* The name of its memory group; "" if it has none. */
+void pl_host_group_path(const char *proc_root, const char *pid, char *out, size_t room);
+
 /* The smallest limit on the way from the process's memory group up to the root. 0: there is none, or it
  * cannot be read. */
 uint64_t pl_host_limit(const char *proc_root, const char *cgroup_root, const char *pid);

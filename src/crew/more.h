@@ -210,6 +210,7 @@ struct pl_crew {
     uint64_t metrics_asked_ms, metered_ms;
     struct pl_host *host; /* host.c */
     struct pl_oom oom;
+    struct pl_last_life *last_life; /* last_life.c; NULL: there is no state_dir */
 };
 
 /* life.c: every change of state and its side effects go through here. */
