@@ -79,7 +79,7 @@ uint64_t pl_life_drain_ms(const struct pl_service *s) {
     return (uint64_t)(c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms);
 }
 
-/* On a shared socket nobody can be kept from giving it one more request before SIGTERM: it drains after. */
+/* One that shares its socket may have to be told to end before it could leave it: it drains after SIGTERM. */
 uint64_t pl_life_patience_ms(const struct pl_service *s) {
     uint64_t stop_ms = (uint64_t)s->config->stop_timeout_ms;
     return pl_depend_is(s) ? stop_ms + pl_life_drain_ms(s) : stop_ms;
@@ -181,6 +181,7 @@ static void enter_draining(struct pl_worker *w) {
     pl_note_leave(w);
     pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));
+    if (pl_depend_is(w->service)) pl_control_drain(w);
 }
 
 static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
@@ -435,7 +436,8 @@ void pl_life_release(struct pl_worker *w) {
 bool pl_life_drained(struct pl_worker *w) {
     struct pl_page_counters p;
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
-    if (pl_depend_is(w->service)) return !pl_page_counters(&w->page, &p) || p.tasks == 0;
+    if (pl_depend_is(w->service))
+        return w->more->left_socket && (!pl_page_counters(&w->page, &p) || p.tasks == 0);
     return !pl_page_counters(&w->page, &p) || (p.in_flight == 0 && p.tasks == 0);
 }
 

@@ -77,6 +77,7 @@ struct pl_worker_more {
     uv_pipe_t *control;
     struct pl_buf control_in;
     uint64_t ask_id;
+    bool left_socket; /* dependency, DRAINING: no caller has a connection that it could still use */
     /* It has told what it is and waits for `go`: not its own time. */
     bool awaits_go, wait_told, deploying;
     uint64_t told_ms, held_ms;
@@ -270,6 +271,7 @@ bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
+void pl_control_drain(struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */
