@@ -146,7 +146,8 @@ void pl_renew_replaced(bool ok, const char *message) {
         renew.failed = true;
         snprintf(renew.why, sizeof renew.why, "%s", message);
     }
-    renew.below += ok && !renew.callers && message[0] != '\0'; /* "": only our own place among those waited for */
+    renew.below +=
+        ok && !renew.callers && message[0] != '\0'; /* "": only our own place among those waited for */
     if (--renew.waiting > 0) return;
     if (renew.failed)
         roll_back();

@@ -33,7 +33,8 @@ static bool replace_all(struct pl_service *s, uint64_t now) {
 static void on_quiet(uv_timer_t *t) {
     struct watcher *w = t->data;
     struct pl_err err = { 0 };
-    bool ok = w->service != NULL ? replace_all(w->service, pl_now_ms(w->app->clock)) : pl_renew_order(false, "", &err);
+    bool ok = w->service != NULL ? replace_all(w->service, pl_now_ms(w->app->clock))
+                                 : pl_renew_order(false, "", &err);
     if (ok) return;
     /* One is under way: the change came too late for it, so look again. */
     uv_timer_start(&w->quiet, on_quiet, (uint64_t)w->app->config->reload_debounce_ms, 0);

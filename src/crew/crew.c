@@ -330,6 +330,13 @@ struct pl_worker *pl_service_pick(struct pl_service *s) {
     return best;
 }
 
+uint32_t pl_crew_streams(const struct pl_crew *c) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < c->every_count; i++)
+        for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) count += w->streams;
+    return count;
+}
+
 uint32_t pl_service_ready_count(const struct pl_service *s) {
     uint32_t count = 0;
     if (pl_depend_failed(s)) return 0;

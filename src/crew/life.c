@@ -79,6 +79,14 @@ uint64_t pl_life_drain_ms(const struct pl_service *s) {
     return (uint64_t)(c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms);
 }
 
+/* A stream lasts as long as it lasts: it is given more time than a request. */
+static uint64_t drain_until(const struct pl_worker *w) {
+    bool set = w->service->config->replace_drain_ms != PL_CFG_AUTO;
+    uint64_t most = pl_life_drain_ms(w->service);
+    if (!set && w->streams > 0 && most < PL_CREW_STREAM_DRAIN_MS) most = PL_CREW_STREAM_DRAIN_MS;
+    return w->more->drain_from_ms + most;
+}
+
 /* One that shares its socket may have to be told to end before it could leave it: it drains after SIGTERM. */
 uint64_t pl_life_patience_ms(const struct pl_service *s) {
     uint64_t stop_ms = (uint64_t)s->config->stop_timeout_ms;
@@ -177,7 +185,7 @@ static void enter_ready(struct pl_worker *w) {
 
 static void enter_draining(struct pl_worker *w) {
     const struct pl_service_config *c = w->service->config;
-    w->more->drain_until_ms = pl_crew_now(w->service->crew) + pl_life_drain_ms(w->service);
+    w->more->drain_from_ms = pl_crew_now(w->service->crew);
     pl_note_leave(w);
     pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));
@@ -497,7 +505,7 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
     case PL_WORKER_DRAINING:
         if (pl_life_drained(w))
             pl_life_feed(w, PL_WEV_DRAINED);
-        else if (now >= w->more->drain_until_ms)
+        else if (now >= drain_until(w))
             pl_life_feed(w, PL_WEV_DRAIN_TIMEOUT);
         break;
     case PL_WORKER_BACKOFF:

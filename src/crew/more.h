@@ -60,7 +60,7 @@ struct pl_worker_more {
     bool replaced;     /* its successor is READY: its slot is no longer its own */
     bool told;         /* its death is in the log */
     bool let_go;       /* what was its has been given back */
-    uint64_t ready_from_ms, drain_until_ms, start_until_ms, stopped_ms;
+    uint64_t ready_from_ms, drain_from_ms, start_until_ms, stopped_ms;
     struct pl_wire_exit exit; /* once exited */
     bool keeper_gone;         /* GONE came; waits for the gateway to let go */
     char end_sentence[256], last_line[256];
@@ -225,7 +225,7 @@ void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any
 bool pl_life_drained(struct pl_worker *w);
 void pl_life_tend(struct pl_service *s, uint64_t now);
 void pl_life_give_time(struct pl_worker *w);              /* to start, from now on */
-uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one */
+uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one without a stream */
 uint64_t pl_life_patience_ms(const struct pl_service *s); /* SIGTERM to SIGKILL, out of a stop */
 void pl_life_successor(struct pl_service *s, struct pl_worker *old);
 void pl_life_ready_changed(struct pl_service *s);
@@ -271,7 +271,8 @@ bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
-void pl_control_drain(struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
+void pl_control_drain(
+    struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */

@@ -67,6 +67,8 @@ void pl_exchange_detach(struct pl_request *r, bool ok) {
     r->next = NULL;
     r->at = NULL;
     r->berth = NULL;
+    if (r->counted_stream) b->worker->streams--;
+    r->counted_stream = false;
     pl_worker_end(b->worker, ok);
 }
 

@@ -63,16 +63,17 @@ struct pl_berth; /* one worker at the gateway */
 struct pl_request {
     struct pl_admit_entry entry;
     uint32_t magic;
-    uint8_t phase;     /* enum pl_phase */
-    uint8_t body_mode; /* enum pl_body_mode */
-    bool head_begun;   /* of the reply: something of it is out to the client */
-    bool sent_any;     /* bytes went to a worker */
-    bool sent_whole;   /* body included */
-    bool kept_whole;   /* can be sent again */
-    bool chunk_out;    /* the client gets chunks that we make */
-    bool gather;       /* a small reply: goes out when it is whole */
-    bool hold_reply;   /* HTTP/1.0 and no length: kept until it is whole */
-    bool streamed;     /* counts in streams_total */
+    uint8_t phase;       /* enum pl_phase */
+    uint8_t body_mode;   /* enum pl_body_mode */
+    bool head_begun;     /* of the reply: something of it is out to the client */
+    bool sent_any;       /* bytes went to a worker */
+    bool sent_whole;     /* body included */
+    bool kept_whole;     /* can be sent again */
+    bool chunk_out;      /* the client gets chunks that we make */
+    bool gather;         /* a small reply: goes out when it is whole */
+    bool hold_reply;     /* HTTP/1.0 and no length: kept until it is whole */
+    bool streamed;       /* counts in streams_total */
+    bool counted_stream; /* in its worker's `streams` */
     bool event_stream;
     bool may_insert; /* JUDGING: the reply broke off between two chunks */
     bool last_words; /* the worker is dead; what is in the socket may still come */

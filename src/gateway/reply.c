@@ -55,6 +55,10 @@ static bool begin_reply(struct pl_request *r, const struct pl_http_head *h, bool
     }
     r->status = h->status;
     r->streamed = without_length(h);
+    if (r->streamed && !r->counted_stream) {
+        r->counted_stream = true;
+        r->berth->worker->streams++;
+    }
     r->event_stream = is_event_stream(h);
     if (r->streamed && asked->minor == 0) {
         r->hold_reply = true;
