@@ -8,9 +8,9 @@ caller cannot know whether it was done.
 A caller's pool keeps an idle connection for a while (aiohttp, and with it BentoML's own client, 15 s; httpx 5 s). After
 QUIET_S without a call what is still open is used by nobody.
 
-uvicorn's own shutdown closes idle connections at once, and loses those that were accepted and not yet handed over; so it
-comes last, by the SIGTERM that main sends after `drained`. Private names, probed: uvicorn.Server.startup, .servers,
-.server_state.connections, and `cycle` of a connection.
+uvicorn's own shutdown closes idle connections at once, and loses those that were accepted and not yet handed over; so
+it comes last, by the SIGTERM that main sends after `drained`. Private names, probed: uvicorn.Server.startup, .servers,
+.server_state.connections.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """BentoML's client of a dependency that runs apart, without the calls that it loses by itself.
 
 SessionManager.get_session makes a new aiohttp session after `runner_connection.max_requests` calls (100) or `max_age`
-seconds, and closes the old one at once: with it die the calls of others that are under way on it (ServerDisconnectedError),
-and some wait for ever for a connection that is no more. Measured with BentoML 1.4.40: 11 of 3,010 calls from 8 clients.
+seconds, and closes the old one at once: with it die the calls of others that are under way on it
+(ServerDisconnectedError), and some wait for ever for a connection that is no more. Measured with BentoML 1.4.40: 11 of
+3,010 calls from 8 clients.
 
 Here the old session is closed when its last call has come back, or after as long as a call may take.
 Private names, probed: _bentoml_impl.client.proxy2.SessionManager with ._session, ._make_client, ._should_refresh,

@@ -18,7 +18,7 @@ Private names of BentoML are used, each probed: a missing one costs its feature,
     _bentoml_impl.loader.load                                 clear words about a service that cannot be loaded
     _bentoml_sdk.service.factory.Service.to_asgi, APIMethod.func           records
     bentoml._internal.server.http.traffic.TimeoutMiddleware                no timer is left behind
-    _bentoml_impl.client.proxy2.SessionManager.get_session                 calls of others do not die with an old session
+    _bentoml_impl.client.proxy2.SessionManager.get_session                 calls under way outlive an old session
     uvicorn.Server.startup                                                 a dependency that leaves its shared socket
     _bentoml_impl.server.serving.server_on_deployment                      hooks and the table of tasks
     bentoml._internal.configuration.containers.BentoMLContainer.remote_runner_mapping   where dependencies are

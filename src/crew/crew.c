@@ -196,6 +196,7 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
                F_STR("remedy",
                      "SIGKILL had no effect for 30 s: look for a driver fault, or a debugger that holds it"));
         pl_life_feed(w, PL_WEV_UNREAPED);
+        pl_life_stuck(w);
         break;
     default:
         if (c->on_keeper_news != NULL) c->on_keeper_news(c->ctx, m);

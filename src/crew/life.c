@@ -311,6 +311,19 @@ static bool is_failure(const struct pl_worker_more *o) {
     return (!o->ordered || o->timed_out || o->warm_failed || o->hung_ms != 0) && !o->fallback;
 }
 
+/* Ordered or not: nobody asked for one that does not end. */
+void pl_life_stuck(struct pl_worker *w) {
+    struct pl_worker_more *o = w->more;
+    if (o->told) return;
+    o->told = true;
+    o->cause = PL_CAUSE_STUCK;
+    snprintf(o->end_sentence, sizeof o->end_sentence,
+             "does not end, 30 s after SIGKILL: look for a driver fault, or a debugger that holds it; its "
+             "place stays "
+             "empty until it does");
+    tell_death(w);
+}
+
 static void tell_end(struct pl_worker *w) {
     if (w->more->told || w->in_flight > 0 || !is_failure(w->more)) return;
     w->more->told = true;

@@ -220,6 +220,7 @@ struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot);
 void pl_life_tick(struct pl_crew *c, uint64_t now);
 void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e);
 void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e);
+void pl_life_stuck(struct pl_worker *w);      /* its death is told without its end */
 void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the keeper */
 void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any more */
 bool pl_life_drained(struct pl_worker *w);

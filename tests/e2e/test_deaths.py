@@ -1,10 +1,12 @@
 """Why a worker died, told in one sentence: by the log, by `status`, by the metrics, by the last word of a container."""
 
+import ctypes
 import os
 import re
 import signal
 
 import pytest
+
 from rig import memory_group
 from rig.memory_group import GIB
 
@@ -71,6 +73,29 @@ def test_a_start_that_the_kernel_ends_is_a_failed_start_for_want_of_memory(serve
     assert "GPU" not in failed["sentence"] and "CUDA" not in failed["sentence"]
     ready = s.get("/readyz").json()
     assert ready["services"]["slowboot"]["why"] == "backoff", ready
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+def test_a_worker_that_does_not_end_is_told_stuck_and_its_place_is_filled_when_it_does(serve):
+    s = serve("service:Simple", "--workers", "1", "--stop_timeout", "1s", "--replace.mode", "handover",
+              service="simple").ready()
+    (pid,) = s.workers().values()
+    if ctypes.CDLL(None, use_errno=True).ptrace(0x4206, pid, 0, 0) != 0:  # PTRACE_SEIZE: who traces reaps first
+        pytest.skip("ptrace is not allowed here")
+    assert s.verb("restart", "simple", "--now", timeout=120).returncode == 1
+    stuck = s.wait_for("worker.stuck", {"service": "simple"})
+    assert stuck["pid"] == pid and "SIGKILL had no effect" in stuck["remedy"]
+    death = s.wait_for("worker.death")
+    assert death["cause"] == "stuck" and "does not end, 30 s after SIGKILL" in death["sentence"]
+    assert deaths_metric(s, "stuck") == 1
+    assert s.workers("stuck") == {1: pid} and s.get("/livez").status == 200
+    ready = s.get("/readyz")
+    assert ready.status == 503, ready.text()
+    os.waitpid(pid, 0x40000000)  # __WALL: let go
+    s.wait_for("worker.ready", count=2)
+    assert s.post("/predict", {"text": "again"}, timeout=60).text() == "AGAIN"
+    assert deaths_metric(s, "stuck") == 1 and len(s.log.find("worker.death")) == 1
 
 
 # A /dev of its own with what Kubernetes puts there: the file whose text `kubectl describe pod` shows as the reason.

@@ -171,7 +171,7 @@ def test_ten_restarts_of_a_dependency_under_load_lose_no_call(apart):
             assert done.returncode == 0, done.stderr
         load.wait_for(1000)
     assert load.kinds() == {"ok": len(load.outcomes)}, (load.statuses(), load.of("status")[:5])
-    assert len(apart.log.find("worker.replaced", {"service": "front.Scale"})) == 20
+    apart.wait_for("worker.replaced", {"service": "front.Scale"}, count=20)
     gone = apart.wait_for("worker.gone", {"service": "front.Scale"}, count=20)
     assert gone and apart.log.find("worker.death") == []
 

@@ -1,6 +1,7 @@
 """What is set for a service holds for its dependencies that run apart: reload, mode, drain, and what the guard looks at."""
 
 import pytest
+
 from rig import paths
 from test_dependencies import all_apart, below
 
@@ -53,6 +54,7 @@ def test_a_reload_that_needs_a_new_generation_makes_one_of_every_dependency_firs
     assert done.returncode == 0, done.stdout + done.stderr
     all_apart(s)
     assert not pids_of(before) & pids_of(a.everybody())
+    s.wait_for("worker.replaced", {"service": "front"})
     replaced = [e["service"] for e in s.log.find("worker.replaced")]
     assert sorted(replaced) == ["front", "front.Deep", "front.Scale", "front.Scale"] and replaced[-1] == "front"
     assert {e["reason"] for e in s.log.find("worker.replaced")} == {"generation"}

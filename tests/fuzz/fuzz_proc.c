@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void any_number(uint64_t n, size_t size) { PL_ASSERT(n == PL_PROC_UNKNOWN || size > 0); }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    char *text = malloc(size > 0 ? size : 1), path[64]; /* exactly as long as the text: the sanitizer sees one too many */
+    char *text = malloc(size > 0 ? size : 1),
+         path[64]; /* exactly as long as the text: the sanitizer sees one too many */
     struct pl_proc_memory m;
     struct pl_proc_stat s;
     struct pl_proc_events e;

@@ -202,14 +202,14 @@ static int worker_takes(unsigned slot) {
     fail_msg("nobody came to worker %u", slot);
     return -1;
 }
-static bool worker_idle(unsigned slot) {
+static inline bool worker_idle(unsigned slot) {
     turn();
     int fd = accept4(W.listeners[slot - 1], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) close(fd);
     return fd < 0;
 }
 /* x-plimsoll-id of the request in seen. */
-static uint64_t id_seen(void) {
+static inline uint64_t id_seen(void) {
     const char *at = strcasestr(seen, "x-plimsoll-id: ");
     assert_non_null(at);
     return strtoull(at + 15, NULL, 16);
@@ -354,5 +354,26 @@ static int world_ends(void **state) {
     rmdir(W.folder);
     return 0;
 }
+static inline int ask(const char *path) {
+    char text[256];
+    int c = client();
+    snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}", path);
+    put(c, text);
+    return c;
+}
+static inline void reply(int w, const char *body) {
+    char text[256];
+    snprintf(text, sizeof text, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+    put(w, text);
+}
+
+/* A reset, as from a client that was killed: no need to ask whether it has only stopped sending. */
+static inline void leave(int fd) {
+    struct linger at_once = { .l_onoff = 1 };
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+    turn();
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, world_begins, world_ends)
 #endif
