@@ -37,8 +37,8 @@ TEST(a_damaged_one_is_none) {
         "{\"v\":1,\"boot\":\"\",\"machine\":\"m\",\"group\":\"/\",\"seen\":\"t\"}",
         "{\"v\":1,\"boot\":\"1\",\"machine\":7,\"group\":\"/\",\"seen\":\"t\"}",
         "{\"v\":1,\"boot\":\"1\",\"machine\":\"m\",\"group\":\"/\",\"seen\":\"line\\nbreak\"}",
-        "{\"v\":1,\"boot\":\"1\",\"machine\":\"m\",\"group\":\"/\",\"seen\":\"2026-11-30T14:02:11.207Z and "
-        "much more\"}",
+        ("{\"v\":1,\"boot\":\"1\",\"machine\":\"m\",\"group\":\"/\",\"seen\":\"2026-11-30T14:02:11.207Z "
+         "and much more\"}"),
     };
     struct pl_life l;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
