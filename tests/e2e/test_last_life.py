@@ -75,10 +75,11 @@ def test_kills_that_were_counted_meanwhile_name_the_cause(serve, tmp_path):
 
 
 def test_a_file_that_is_damaged_or_a_living_keepers_tells_nothing(serve, tmp_path):
-    s = serve("service:Simple", service="simple").ready()
+    alone = ("--record.path", "memory")  # the flight record would know of it, too
+    s = serve("service:Simple", *alone, service="simple").ready()
     path = s.folder / "state" / "last-life.json"
     s.wait_until(lambda: workers_of(last_life(s)))
-    other = serve("service:Simple", "--state_dir", s.folder / "state", service="simple", state=False).ready()
+    other = serve("service:Simple", *alone, "--state_dir", s.folder / "state", service="simple", state=False).ready()
     assert other.log.find("instance.died") == []
     assert last_life(s)["keeper_pid"] == s.pid, "it is not the other's to write"
     other.terminate()
