@@ -11,6 +11,8 @@
 
 #include "base/cleanup.h"
 #include "crew/more.h"
+#include "sample/proc.h"
+#include "watch/host.h"
 
 enum { WRITE_EVERY_MS = 5000, WRITE_SOON_MS = 1000, NEARLY_FULL_PCT = 95, FILE_PATH = 512 };
 static const char file_name[] = "last-life.json", proc_root[] = "/proc";
@@ -109,14 +111,15 @@ static json_t *services_json(const struct pl_crew *c) {
 /* Without `seen`, so that two texts can be compared; memory in MiB steps for the same reason. */
 static json_t *life_json(const struct pl_last_life *l) {
     const struct pl_crew *c = l->crew;
-    const struct pl_host_group *g = &c->oom.last;
+    struct pl_watch_host g;
+    pl_host_now(c, &g);
     char boot[20];
     snprintf(boot, sizeof boot, "%" PRIx64, l->now.boot);
     json_t *memory = json_object();
     set_known(memory, "current_bytes",
-              g->current != PL_PROC_UNKNOWN ? g->current >> 20 << 20 : PL_PROC_UNKNOWN);
-    set_known(memory, "limit_bytes", g->limit);
-    set_known(memory, "oom_kill", g->events.oom_kill);
+              g.current != PL_WATCH_UNKNOWN ? g.current >> 20 << 20 : PL_WATCH_UNKNOWN);
+    set_known(memory, "limit_bytes", g.limit);
+    set_known(memory, "oom_kill", g.events_oom_kill);
     json_t *o =
         json_pack("{s:i,s:s,s:s,s:I,s:I,s:s,s:s,s:o,s:o}", "v", 1, "kind", "life", "boot", boot, "keeper_pid",
                   (json_int_t)l->now.keeper_pid, "keeper_start", (json_int_t)l->now.keeper_start, "machine",
@@ -219,9 +222,19 @@ static void read_word(const char *path, char *out, size_t room) {
     out[strcspn(out, "\n")] = '\0';
 }
 
+static void read_group(char *out, size_t room) {
+    char text[4096];
+    bool v2;
+    PL_AUTO_FD int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd != -1 ? read(fd, text, sizeof text) : -1;
+    if (n <= 0 || !pl_proc_read_cgroup(text, (size_t)n, &v2, out, room)) out[0] = '\0';
+}
+
 static void tell(struct pl_last_life *l) {
     const struct pl_life *last = &l->last;
-    l->now.kills = l->crew->oom.last.events.oom_kill;
+    struct pl_watch_host g;
+    pl_host_now(l->crew, &g);
+    l->now.kills = g.events_oom_kill;
     l->cause = pl_life_judge(last, &l->now, &l->scope, l->sentence, sizeof l->sentence);
     pl_log(l->crew->app->log, PL_ERROR, "instance.died", F_STR("cause", l->cause), F_STR("scope", l->scope),
            F_STR("sentence", l->sentence), F_STR("seen", last->seen), F_INT("workers", last->workers),
@@ -238,19 +251,18 @@ void pl_last_life_begin(struct pl_crew *c) {
     snprintf(l->folder, sizeof l->folder, "%s", c->state_dir);
     l->now.boot = c->welcome.boot;
     l->now.keeper_pid = c->welcome.keeper_pid;
-    l->now.keeper_start = pl_host_start_ticks(proc_root, (pid_t)c->welcome.keeper_pid);
+    l->now.keeper_start = pl_host_start(proc_root, (pid_t)c->welcome.keeper_pid);
     read_word("/proc/sys/kernel/random/boot_id", l->now.machine, sizeof l->now.machine);
-    pl_host_group_path(proc_root, "self", l->now.group, sizeof l->now.group);
+    read_group(l->now.group, sizeof l->now.group);
     c->last_life = l;
     bool there = read_last(l), same_life = there && l->last.boot == l->now.boot;
     bool lives = there && !same_life && !l->last.goodbye && strcmp(l->last.machine, l->now.machine) == 0 &&
                  l->last.keeper_start != 0 &&
-                 pl_host_start_ticks(proc_root, (pid_t)l->last.keeper_pid) == l->last.keeper_start;
+                 pl_host_start(proc_root, (pid_t)l->last.keeper_pid) == l->last.keeper_start;
     l->ours = !lives;
     if (there && !same_life && !lives && !l->last.goodbye) tell(l);
     /* Kills between two mains of one life are this one's to explain. */
-    uint64_t *kills = &c->oom.last.events.oom_kill;
-    if (same_life && l->last.kills < *kills && *kills != PL_PROC_UNKNOWN) *kills = l->last.kills;
+    if (same_life) pl_host_count_from(c, l->last.kills);
     json_t *o = l->ours ? life_json(l) : NULL;
     char *text = o != NULL ? stamped(l, o) : NULL;
     int error = text != NULL ? write_file(l->folder, text) : 0;
@@ -267,7 +279,7 @@ static uint64_t hash_of_workers(const struct pl_crew *c) {
     for (size_t i = 0; i < c->every_count; i++)
         for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
             h = (h ^ (w->generation << 8 | (uint64_t)w->state)) * 1099511628211ULL;
-    return (h ^ c->oom.last.events.oom_kill) * 1099511628211ULL;
+    return h;
 }
 
 void pl_last_life_tick(struct pl_crew *c, uint64_t now) {

@@ -41,6 +41,39 @@ bool pl_proc_read_status(const char *text, size_t len, struct pl_proc_memory *ou
     return out->anon != PL_PROC_UNKNOWN;
 }
 
+uint64_t pl_proc_read_pss(const char *text, size_t len) { return kib_field(text, len, "Pss"); }
+
+/* What follows `name` and `between` at the begin of a line, up to its end. */
+static uint64_t line_number(const char *text, size_t len, const char *name, char between) {
+    size_t n = strlen(name);
+    const char *end = text + len;
+    for (const char *line = text; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (stop == NULL) return PL_PROC_UNKNOWN;
+        if ((size_t)(stop - line) > n && memcmp(line, name, n) == 0 && line[n] == between) {
+            const char *at = line + n + 1;
+            uint64_t value;
+            return number(&at, stop, &value) && at == stop ? value : PL_PROC_UNKNOWN;
+        }
+        line = stop + 1;
+    }
+    return PL_PROC_UNKNOWN;
+}
+
+uint64_t pl_proc_read_threads(const char *text, size_t len) {
+    return line_number(text, len, "Threads:", '\t');
+}
+
+uint64_t pl_proc_read_key(const char *text, size_t len, const char *name) {
+    return line_number(text, len, name, ' ');
+}
+
+uint64_t pl_proc_read_count(const char *text, size_t len) {
+    const char *at = text, *end = text + len;
+    uint64_t n;
+    return number(&at, end, &n) && at < end && *at == '\n' ? n : PL_PROC_UNKNOWN;
+}
+
 /* The `skip`-th field from *at on, fields being parted by single blanks. */
 static bool skip_to(const char **at, const char *end, unsigned skip) {
     for (; skip > 0; skip--) {
@@ -107,49 +140,5 @@ bool pl_proc_read_cgroup(const char *text, size_t len, bool *v2, char *path, siz
     if (found == NULL || found_len >= room || found_len == 0 || found[0] != '/') return false;
     memcpy(path, found, found_len);
     path[found_len] = '\0';
-    return true;
-}
-
-bool pl_proc_read_events(const char *text, size_t len, struct pl_proc_events *out) {
-    struct pl_proc_events e = { PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN, PL_PROC_UNKNOWN };
-    const struct {
-        const char *name;
-        uint64_t *value;
-    } rows[] = { { "max", &e.max },
-                 { "oom", &e.oom },
-                 { "oom_kill", &e.oom_kill },
-                 { "oom_group_kill", &e.oom_group_kill } };
-    const char *end = text + len;
-    bool any = false;
-    *out = e;
-    for (const char *line = text, *stop; line < end; line = stop + 1) {
-        stop = memchr(line, '\n', (size_t)(end - line));
-        const char *blank = stop != NULL ? memchr(line, ' ', (size_t)(stop - line)) : NULL;
-        if (blank == NULL) return false; /* cut off, or none of ours */
-        const char *at = blank + 1;
-        uint64_t n;
-        if (!number(&at, stop, &n) || at != stop) return false;
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            if (strlen(rows[i].name) != (size_t)(blank - line) ||
-                memcmp(rows[i].name, line, (size_t)(blank - line)) != 0)
-                continue;
-            *rows[i].value = n;
-            any = true;
-        }
-    }
-    if (any) *out = e;
-    return any;
-}
-
-bool pl_proc_kernel_kill(const char *line, size_t len, int64_t *pid, bool *machine) {
-    static const char kill[] = "ut of memory: Killed process ", group[] = "Memory cgroup o";
-    const char *found = memmem(line, len, kill, sizeof kill - 1);
-    uint64_t n;
-    if (found == NULL) return false;
-    const char *at = found + sizeof kill - 1;
-    size_t before = (size_t)(found - line);
-    if (!number(&at, line + len, &n) || n > INT32_MAX) return false;
-    *pid = (int64_t)n;
-    *machine = before < sizeof group - 1 || memcmp(found - (sizeof group - 1), group, sizeof group - 1) != 0;
     return true;
 }
