@@ -76,6 +76,8 @@ struct pl_json_scan {
     uint64_t token_whole; /* bytes; those that fit are in `token` */
     char token[PL_JSON_TOKEN];
     struct pl_json_number number;
+    uint64_t number_at;
+    uint32_t number_len;
     struct pl_base64_image image;
     struct pl_json_level levels[];
 };
@@ -94,8 +96,9 @@ void pl_json_raw(struct pl_json_scan *s, const char *bytes, size_t len);
 
 /* json_number.c */
 void pl_json_number_begin(struct pl_json_number *n);
-bool pl_json_number_char(struct pl_json_number *n, char c);  /* false: it cannot go on so */
-bool pl_json_number_ends(const struct pl_json_number *n);    /* it may end here */
-bool pl_json_number_is_sign(const struct pl_json_number *n); /* nothing but a minus yet */
+bool pl_json_number_char(struct pl_json_number *n, char c);   /* false: it cannot go on so */
+bool pl_json_number_ends(const struct pl_json_number *n);     /* it may end here */
+bool pl_json_number_is_whole(const struct pl_json_number *n); /* digits only */
+bool pl_json_number_is_sign(const struct pl_json_number *n);  /* nothing but a minus yet */
 struct pl_json_asked pl_json_number_asked(const struct pl_json_number *n);
 #endif

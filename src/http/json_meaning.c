@@ -195,6 +195,9 @@ static void demand(struct pl_json_asked *a, struct pl_json_asked more) {
     if (!more.there) return;
     a->there = true;
     a->unbounded |= more.unbounded;
+    a->times++;
+    a->at = more.at;
+    a->len = more.len;
     if (more.value > a->value) a->value = more.value;
 }
 
@@ -249,7 +252,12 @@ void pl_json_number_end(struct pl_json_scan *s) {
         s->facts.prompts += !l->ids;
         l->ids = true;
     }
-    number(s, pl_json_number_asked(&s->number));
+    struct pl_json_asked a = pl_json_number_asked(&s->number);
+    if (pl_json_number_is_whole(&s->number)) {
+        a.at = s->number_at;
+        a.len = s->number_len;
+    }
+    number(s, a);
 }
 
 void pl_json_word(struct pl_json_scan *s) {

@@ -68,6 +68,10 @@ bool pl_json_number_ends(const struct pl_json_number *n) {
     return n->state == ZERO || n->state == WHOLE || n->state == FRACTION || n->state == EXPONENT;
 }
 
+bool pl_json_number_is_whole(const struct pl_json_number *n) {
+    return !n->negative && (n->state == ZERO || n->state == WHOLE);
+}
+
 bool pl_json_number_is_sign(const struct pl_json_number *n) { return n->state == SIGN && n->negative; }
 
 struct pl_json_asked pl_json_number_asked(const struct pl_json_number *n) {

@@ -263,6 +263,8 @@ static void begin_scalar(struct pl_json_scan *s, char c) {
     s->token_whole = 0;
     if (c == '-' || (c >= '0' && c <= '9')) {
         s->state = NUMBER;
+        s->number_at = s->offset - 1;
+        s->number_len = 1;
         pl_json_number_begin(&s->number);
         pl_json_number_char(&s->number, c);
     } else {
@@ -302,6 +304,7 @@ static void in_scalar(struct pl_json_scan *s, char c) {
     if (s->state == NUMBER) {
         if (c != 'I' || !pl_json_number_is_sign(&s->number)) {
             if (!pl_json_number_char(&s->number, c)) fail(s);
+            if (s->number_len < UINT32_MAX) s->number_len++;
             return;
         }
         s->state = WORD; /* -Infinity; the sign is in `token` */

@@ -29,6 +29,9 @@ enum pl_json_state {
 struct pl_json_asked {
     uint64_t value; /* rounded up */
     bool there, unbounded;
+    /* Where its digits stand in the body, when it came once and as a plain whole number: times 1, len > 0. */
+    uint32_t times, len;
+    uint64_t at;
 };
 
 struct pl_json_facts {
