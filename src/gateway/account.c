@@ -36,7 +36,7 @@ static void make_closed_sets(struct pl_gate *gate) {
     }
     /* those that `observe` lets through */
     static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL, PL_REASON_PREDICTED_WAIT,
-                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE };
+                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE, PL_REASON_INVALID };
     for (size_t i = 0; i < sizeof would / sizeof would[0]; i++)
         pl_series(m, PL_M_WOULD_TOTAL, id, "refuse", pl_reason_info(would[i])->name);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);

@@ -58,8 +58,9 @@ enum pl_result {
         PL_RESULT_COUNT
 };
 
-struct pl_gate;  /* one service at the gateway */
-struct pl_berth; /* one worker at the gateway */
+struct pl_inspect; /* inspect.h */
+struct pl_gate;    /* one service at the gateway */
+struct pl_berth;   /* one worker at the gateway */
 struct pl_request {
     struct pl_admit_entry entry;
     uint32_t magic;
@@ -95,7 +96,8 @@ struct pl_request {
     uint64_t until_ms; /* retry: give up; zombie that never began: let go */
     uint64_t head_us, body_us, admitted_us, first_us;
     uint64_t request_bytes, reply_bytes;
-    uint64_t reserved; /* of limits.buffered */
+    uint64_t reserved;          /* of limits.buffered */
+    struct pl_inspect *inspect; /* owned; NULL: nothing of its body matters here */
     struct pl_buf body, held;
     char made[20]; /* x-request-id, if we made it */
 };
@@ -175,6 +177,8 @@ void pl_queue_limits(struct pl_gate *gate);
 
 /* refuse.c: answers of our own. Each answers the client, accounts, and ends the request: free or a zombie. */
 void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail);
+/* The request's own fault, with a code of its own for the error body; `code` NULL: the reason's. */
+void pl_refuse_as(struct pl_request *r, enum pl_reason reason, const char *code, const char *detail);
 /* Only observed: told and counted; the request goes on. */
 void pl_refuse_would(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms);
 void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c); /* 404, no service */

@@ -86,13 +86,14 @@ static inline struct pl_json_level *pl_json_top(struct pl_json_scan *s) { return
 
 /* json_meaning.c */
 enum pl_json_key pl_json_key_of(const char *text, size_t len);
-void pl_json_value_begins(struct pl_json_scan *s); /* any value, before it; counts it for its array */
-void pl_json_text(struct pl_json_scan *s, const char *bytes, size_t len); /* of a value, escapes undone */
-void pl_json_text_end(struct pl_json_scan *s);
-void pl_json_word(struct pl_json_scan *s); /* true, false, null and the like: in `token` */
-void pl_json_number_end(struct pl_json_scan *s);
+void pl_json_scan_value_begins(struct pl_json_scan *s); /* any value, before it; counts it for its array */
+void pl_json_scan_text(struct pl_json_scan *s, const char *bytes,
+                       size_t len); /* of a value, escapes undone */
+void pl_json_scan_text_end(struct pl_json_scan *s);
+void pl_json_scan_word(struct pl_json_scan *s); /* true, false, null and the like: in `token` */
+void pl_json_scan_number_end(struct pl_json_scan *s);
 /* Structure and keys that a tokenizer sees too, or whose size alone matters. */
-void pl_json_raw(struct pl_json_scan *s, const char *bytes, size_t len);
+void pl_json_scan_raw(struct pl_json_scan *s, const char *bytes, size_t len);
 
 /* json_number.c */
 void pl_json_number_begin(struct pl_json_number *n);

@@ -61,7 +61,7 @@ static void add_text(struct pl_json_scan *s, const char *bytes, size_t len) {
     if (s->count_text && counts_as_text(s)) pl_text_count(&s->facts.text, bytes, len);
 }
 
-void pl_json_raw(struct pl_json_scan *s, const char *bytes, size_t len) {
+void pl_json_scan_raw(struct pl_json_scan *s, const char *bytes, size_t len) {
     if (s->depth > 1 && (is_rendered(s) || is_format(s))) add_text(s, bytes, len);
 }
 
@@ -69,7 +69,7 @@ static bool is_model(const struct pl_json_scan *s) {
     return s->key == PL_KEY_MODEL && s->depth == 1 && s->levels[1].object;
 }
 
-void pl_json_value_begins(struct pl_json_scan *s) {
+void pl_json_scan_value_begins(struct pl_json_scan *s) {
     struct pl_json_level *l = pl_json_top(s);
     if (s->depth == 0 || l->object) {
         if (is_model(s)) {
@@ -169,7 +169,7 @@ static void count_begin(struct pl_json_scan *s) {
     if (!is_rendered(s)) pl_text_count_break(&s->facts.text);
 }
 
-void pl_json_text(struct pl_json_scan *s, const char *bytes, size_t len) {
+void pl_json_scan_text(struct pl_json_scan *s, const char *bytes, size_t len) {
     /* A text that is an image is none for the tokenizer, where an image belongs; elsewhere it may be both. */
     if (!is_blob_key(s->key)) {
         if (s->token_whole == 0 && s->sniff == PL_SNIFF_OPEN) count_begin(s);
@@ -245,7 +245,7 @@ static void number(struct pl_json_scan *s, struct pl_json_asked a) {
     }
 }
 
-void pl_json_number_end(struct pl_json_scan *s) {
+void pl_json_scan_number_end(struct pl_json_scan *s) {
     struct pl_json_level *l = pl_json_top(s);
     if (is_prompt(s) && s->depth >= 2 && !l->object) {
         s->facts.prompt_ids++;
@@ -260,7 +260,7 @@ void pl_json_number_end(struct pl_json_scan *s) {
     number(s, a);
 }
 
-void pl_json_word(struct pl_json_scan *s) {
+void pl_json_scan_word(struct pl_json_scan *s) {
     bool yes = s->token[0] == 't';
     if (s->token[0] == 'I') number(s, (struct pl_json_asked){ .value = PL_JSON_ASKED_MOST, .there = true });
     if (s->key == PL_KEY_STREAM && is_parameter_place(s)) s->facts.stream |= yes;
@@ -282,7 +282,7 @@ static void text_as_number(struct pl_json_scan *s) {
     if (pl_json_number_ends(&n)) number(s, pl_json_number_asked(&n));
 }
 
-void pl_json_text_end(struct pl_json_scan *s) {
+void pl_json_scan_text_end(struct pl_json_scan *s) {
     if (is_demand(s)) {
         if (s->sniff == PL_SNIFF_OPEN)
             text_as_number(s);

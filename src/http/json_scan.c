@@ -58,7 +58,7 @@ static void fail(struct pl_json_scan *s) { s->state = MALFORMED; }
 /* --- containers */
 
 static void open_container(struct pl_json_scan *s, bool object) {
-    pl_json_value_begins(s);
+    pl_json_scan_value_begins(s);
     if (s->depth == s->depth_most) {
         s->facts.depth = s->depth + 1;
         s->state = TOO_DEEP;
@@ -86,7 +86,7 @@ static void close_container(struct pl_json_scan *s, bool object) {
 /* --- strings */
 
 static void begin_string(struct pl_json_scan *s, bool key) {
-    pl_json_raw(s, "\"", 1);
+    pl_json_scan_raw(s, "\"", 1);
     s->in_key = key;
     s->token_whole = 0;
     s->sniff = PL_SNIFF_OPEN;
@@ -100,9 +100,9 @@ static void deliver(struct pl_json_scan *s, const char *bytes, size_t len) {
         size_t room = s->token_whole < PL_JSON_TOKEN ? PL_JSON_TOKEN - (size_t)s->token_whole : 0;
         memcpy(s->token + (PL_JSON_TOKEN - room), bytes, len < room ? len : room);
         s->token_whole += len;
-        pl_json_raw(s, bytes, len);
+        pl_json_scan_raw(s, bytes, len);
     } else {
-        pl_json_text(s, bytes, len);
+        pl_json_scan_text(s, bytes, len);
     }
 }
 
@@ -116,12 +116,12 @@ static void end_string(struct pl_json_scan *s) {
     flush_surrogate(s);
     if (s->utf8_need != 0) s->facts.bad_utf8 = true;
     if (!s->in_key) {
-        pl_json_text_end(s);
-        pl_json_raw(s, "\"", 1);
+        pl_json_scan_text_end(s);
+        pl_json_scan_raw(s, "\"", 1);
         value_ended(s);
         return;
     }
-    pl_json_raw(s, "\"", 1);
+    pl_json_scan_raw(s, "\"", 1);
     s->key = s->token_whole <= PL_JSON_TOKEN ? (uint8_t)pl_json_key_of(s->token, (size_t)s->token_whole)
                                              : PL_KEY_OTHER;
     if (s->depth == 1) s->top = s->key;
@@ -259,7 +259,7 @@ static void in_unicode(struct pl_json_scan *s, char c) {
 /* --- numbers and words */
 
 static void begin_scalar(struct pl_json_scan *s, char c) {
-    pl_json_value_begins(s);
+    pl_json_scan_value_begins(s);
     s->token_whole = 0;
     if (c == '-' || (c >= '0' && c <= '9')) {
         s->state = NUMBER;
@@ -271,7 +271,7 @@ static void begin_scalar(struct pl_json_scan *s, char c) {
         s->state = WORD;
     }
     s->token[s->token_whole++] = c;
-    pl_json_raw(s, &c, 1);
+    pl_json_scan_raw(s, &c, 1);
 }
 
 static bool ends_scalar(char c) {
@@ -285,14 +285,14 @@ static void end_scalar(struct pl_json_scan *s) {
             fail(s);
             return;
         }
-        pl_json_number_end(s);
+        pl_json_scan_number_end(s);
         value_ended(s);
         return;
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strlen(words[i]) != s->token_whole || memcmp(words[i], s->token, (size_t)s->token_whole) != 0)
             continue;
-        pl_json_word(s);
+        pl_json_scan_word(s);
         value_ended(s);
         return;
     }
@@ -300,7 +300,7 @@ static void end_scalar(struct pl_json_scan *s) {
 }
 
 static void in_scalar(struct pl_json_scan *s, char c) {
-    pl_json_raw(s, &c, 1);
+    pl_json_scan_raw(s, &c, 1);
     if (s->state == NUMBER) {
         if (c != 'I' || !pl_json_number_is_sign(&s->number)) {
             if (!pl_json_number_char(&s->number, c)) fail(s);
@@ -322,11 +322,11 @@ static void begin_value(struct pl_json_scan *s, char c) {
     switch (c) {
     case '{':
     case '[':
-        pl_json_raw(s, &c, 1);
+        pl_json_scan_raw(s, &c, 1);
         open_container(s, c == '{');
         break;
     case '"':
-        pl_json_value_begins(s);
+        pl_json_scan_value_begins(s);
         begin_string(s, false);
         break;
     default:
@@ -338,7 +338,7 @@ static void begin_value(struct pl_json_scan *s, char c) {
 }
 
 static void after_value(struct pl_json_scan *s, char c) {
-    pl_json_raw(s, &c, 1);
+    pl_json_scan_raw(s, &c, 1);
     if (c == ',')
         s->state = pl_json_top(s)->object ? KEY : VALUE;
     else if (c == '}' || c == ']')
@@ -352,7 +352,7 @@ static void between(struct pl_json_scan *s, char c) {
     switch ((enum state)s->state) {
     case VALUE_OR_END:
         if (c == ']') {
-            pl_json_raw(s, &c, 1);
+            pl_json_scan_raw(s, &c, 1);
             close_container(s, false);
             return;
         }
@@ -366,7 +366,7 @@ static void between(struct pl_json_scan *s, char c) {
         return;
     case KEY_OR_END:
         if (c == '}') {
-            pl_json_raw(s, &c, 1);
+            pl_json_scan_raw(s, &c, 1);
             close_container(s, true);
             return;
         }
@@ -378,7 +378,7 @@ static void between(struct pl_json_scan *s, char c) {
             fail(s);
         return;
     case COLON:
-        pl_json_raw(s, &c, 1);
+        pl_json_scan_raw(s, &c, 1);
         s->state = VALUE;
         if (c != ':') fail(s);
         return;

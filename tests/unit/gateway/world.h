@@ -171,6 +171,14 @@ static void read_until(int fd, const char *text) {
         if (!open || i > 100000) fail_msg("no '%s' in '%s'%s", text, seen, open ? "" : " (closed)");
     }
 }
+/* The same, and what is in seen already stays. */
+static inline void read_until_more(int fd, const char *text) {
+    for (unsigned i = 0; strstr(seen, text) == NULL; i++) {
+        turn();
+        bool open = read_more(fd);
+        if (!open || i > 100000) fail_msg("no '%s' in '%s'%s", text, seen, open ? "" : " (closed)");
+    }
+}
 /* A whole message with this body at its end, and nothing after it. */
 static void read_ends(int fd, const char *text) {
     read_until(fd, text);
@@ -178,14 +186,14 @@ static void read_ends(int fd, const char *text) {
     assert_true(seen_len >= len);
     assert_string_equal(seen + seen_len - len, text);
 }
-static void read_end(int fd) {
+static inline void read_end(int fd) {
     forget_seen();
     for (unsigned i = 0; read_more(fd); i++) {
         turn();
         assert_true(i < 200000);
     }
 }
-static bool is_silent(int fd) {
+static inline bool is_silent(int fd) {
     char c;
     turn();
     return recv(fd, &c, 1, MSG_PEEK) < 0 && errno == EAGAIN;
@@ -209,7 +217,7 @@ static bool worker_idle(unsigned slot) {
     return fd < 0;
 }
 /* x-plimsoll-id of the request in seen. */
-static uint64_t id_seen(void) {
+static inline uint64_t id_seen(void) {
     const char *at = strcasestr(seen, "x-plimsoll-id: ");
     assert_non_null(at);
     return strtoull(at + 15, NULL, 16);
