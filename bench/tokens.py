@@ -61,8 +61,8 @@ def sources(pattern, root, most=80):
 def corpus():
     import pydoc_data.topics
 
-    texts = {"english": "\n".join(pydoc_data.topics.topics.values()), "python": sources("*.py", os.path.dirname(os.__file__)),
-             "c": sources("src/*/*.c", ROOT), "json": some_json()}
+    texts = {"english": "\n".join(pydoc_data.topics.topics.values()),
+             "python": sources("*.py", os.path.dirname(os.__file__)), "c": sources("src/*/*.c", ROOT), "json": some_json()}
     for language in LANGUAGES:
         texts[language] = translations(language)
     return {name: text for name, text in texts.items() if len(text) > 200}
@@ -90,7 +90,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/tokens"
         subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/src", f"{ROOT}/bench/tokens.c",
-                        f"{ROOT}/src/admit/tokens.c", f"{ROOT}/src/base/text_count.c", "-lm", "-o", program], check=True)
+                        f"{ROOT}/src/admit/tokens.c", f"{ROOT}/src/base/text_count.c", "-lm", "-o", program],
+                       check=True)
         texts = corpus()
         lines = []
         for name, text in requests(texts):

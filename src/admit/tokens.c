@@ -78,8 +78,8 @@ static int by_value(const void *a, const void *b) {
 
 static void update_quantiles(struct pl_tokens *t) {
     float sorted[PL_TOKEN_WINDOW];
-    size_t n = t->seen < PL_TOKEN_WINDOW ? (size_t)t->seen : PL_TOKEN_WINDOW;
-    if (n < PL_TOKEN_KNOWN || (t->seen % QUANTILES_EVERY != 0 && n != PL_TOKEN_KNOWN)) return;
+    size_t n = t->ratios < PL_TOKEN_WINDOW ? (size_t)t->ratios : PL_TOKEN_WINDOW;
+    if (n < PL_TOKEN_KNOWN || (t->ratios % QUANTILES_EVERY != 0 && n != PL_TOKEN_KNOWN)) return;
     memcpy(sorted, t->ratio, n * sizeof sorted[0]);
     qsort(sorted, n, sizeof sorted[0], by_value);
     t->factor = sorted[(n * 99 + 99) / 100 - 1] > 1 ? (double)sorted[(n * 99 + 99) / 100 - 1] : 1;
@@ -106,7 +106,7 @@ bool pl_tokens_learn(struct pl_tokens *t, const struct pl_text_counts *text, uin
     bool sound = true;
     if (!can_be(text, tokens)) return false;
     features(text, x);
-    t->ratio[t->seen % PL_TOKEN_WINDOW] = (float)(y / weigh(t, x, text->bytes));
+    t->ratio[t->ratios++ % PL_TOKEN_WINDOW] = (float)(y / weigh(t, x, text->bytes));
     t->seen++;
     update_quantiles(t);
     for (size_t i = 0; i < PL_TOKEN_FEATURES; i++) x[i] /= y;

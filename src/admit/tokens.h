@@ -33,9 +33,10 @@ struct pl_tokens {
     double weight[PL_TOKEN_FEATURES];
     double covariance[PL_TOKEN_FEATURES][PL_TOKEN_FEATURES];
     float ratio[PL_TOKEN_WINDOW]; /* true / estimated of the latest requests */
-    uint64_t seen;
-    double factor; /* to multiply by */
-    double error;  /* median of |estimated / true - 1|; 0: not known */
+    uint64_t seen;                /* true counts, in all its life */
+    uint64_t ratios;              /* of them since it was made or restored: those in `ratio` */
+    double factor;                /* to multiply by */
+    double error;                 /* median of |estimated / true - 1|; 0: not known */
 };
 
 struct pl_token_count {

@@ -37,6 +37,7 @@ static bool make_gates(struct pl_gateway *g) {
         gate->service = pl_crew_service(g->o.crew, i);
         PL_ASSERT(gate->service->index == i);
         pl_account_gate(gate);
+        pl_learnt_load(gate);
     }
     return true;
 }
@@ -67,6 +68,7 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
         return NULL;
     }
     read_limits(g);
+    pl_learnt_watch(g);
     return g;
 }
 
@@ -134,6 +136,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
 
 void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx) {
     g->draining = true;
+    for (size_t i = 0; i < g->gate_count; i++) pl_learnt_save(&g->gates[i]);
     pl_server_drain(g->server, empty, ctx);
 }
 
@@ -145,7 +148,11 @@ void pl_gateway_cut(struct pl_gateway *g) {
 void pl_gateway_destroy(struct pl_gateway *g) {
     if (g == NULL) return;
     pl_timer_stop(&g->zombie_timer);
-    for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) pl_timer_stop(&g->gates[i].expiry);
+    pl_timer_stop(&g->save_timer);
+    for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) {
+        pl_timer_stop(&g->gates[i].expiry);
+        pl_learnt_free(&g->gates[i]);
+    }
     pl_server_destroy(g->server);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
         next = r->next;

@@ -36,6 +36,7 @@ struct pl_gateway_options {
     struct pl_own_routes own;
     uint64_t max_connections; /* limits.connections: auto, resolved */
     uint64_t max_buffered;    /* limits.buffered: auto, resolved */
+    const char *state_dir;    /* what is learnt is kept there; NULL: nowhere */
 };
 struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct pl_err *err);
 /* For pl_crew_start. */

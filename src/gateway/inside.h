@@ -104,6 +104,15 @@ struct pl_request {
 
 enum pl_replay_class { PL_REPLAY_NOT_SENT, PL_REPLAY_NOT_STARTED, PL_REPLAY_UNKNOWN, PL_REPLAY_COUNT };
 
+/* What was learnt about the models of a service: gateway/tokens.c. */
+enum { PL_GATE_MODELS = 8 };
+struct pl_model;
+struct pl_learnt {
+    struct pl_model *at[PL_GATE_MODELS]; /* owned */
+    size_t count;
+    bool changed, saving; /* since it was saved; on its way to the disk */
+};
+
 enum { PL_STATUS_SERIES = 600 };
 struct pl_gate {
     struct pl_gateway *g;
@@ -116,6 +125,7 @@ struct pl_gate {
     struct pl_service *service;
     struct pl_admit admit;
     struct pl_poison poison;
+    struct pl_learnt learnt;
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
@@ -143,7 +153,7 @@ struct pl_gateway {
     size_t gate_count;
     struct pl_request *spare, *zombies;
     size_t spare_count;
-    struct pl_timer zombie_timer;
+    struct pl_timer zombie_timer, save_timer;
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
@@ -238,6 +248,12 @@ void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in 
 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
+
+/* learnt.c: state_dir/learnt/SERVICE.json */
+void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */
+void pl_learnt_save(struct pl_gate *gate); /* beside the loop */
+void pl_learnt_free(struct pl_gate *gate);
+void pl_learnt_watch(struct pl_gateway *g); /* saves what changed, now and then */
 
 /* cors.c */
 bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);

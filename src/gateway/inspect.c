@@ -11,9 +11,15 @@ static bool is_llm(const struct pl_gate *gate) {
     return gate->service->kind != PL_KIND_PYTHON && pl_engine_of(gate->service->config)->llm;
 }
 
+bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h) {
+    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI || is_llm(gate) ||
+           gate->service->config->limits_input_tokens > 0;
+}
+
 /* Limits that hold for what is inside a body, the depth apart, which every service has. */
 static bool has_limits(const struct pl_service_config *c) {
-    return c->limits_image_pixels > 0 || c->limits_array_items > 0 || c->limits_output_tokens > 0;
+    return c->limits_image_pixels > 0 || c->limits_array_items > 0 || c->limits_output_tokens > 0 ||
+           c->limits_input_tokens > 0;
 }
 
 static struct pl_text value_of(const struct pl_http_head *h, enum pl_http_field id) {
@@ -111,7 +117,7 @@ static bool clamp(struct pl_request *r, const struct pl_json_asked *asked, uint6
 
 static bool judge_output(struct pl_request *r) {
     const struct pl_service_config *c = r->gate->service->config;
-    const struct pl_json_asked *asked = &pl_json_scan_facts(r->inspect->scan)->max_tokens;
+    const struct pl_json_asked *asked = &r->inspect->asked.max_tokens;
     char text[200];
     if (c->limits_output_tokens <= 0 || !asked->there) return true;
     uint64_t limit = (uint64_t)c->limits_output_tokens;
@@ -142,6 +148,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     i->strict = strict;
     i->said_json = said_json;
     i->said_image = begins(type, "image/");
+    i->counts = pl_tokens_wanted(r->gate, h);
     if (coding.len != 0 && !begins(coding, "identity")) {
         i->kind = PL_INSPECT_DONE;
         if (!strict) return true;
@@ -170,7 +177,7 @@ static bool choose(struct pl_request *r, const char *bytes, size_t len) {
         return true;
     }
     i->kind = PL_INSPECT_JSON;
-    i->scan = pl_json_scan_create((uint32_t)c->limits_json_depth, false);
+    i->scan = pl_json_scan_create((uint32_t)c->limits_json_depth, i->counts);
     if (i->scan != NULL) return true;
     pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL);
     return false;
@@ -202,7 +209,9 @@ bool pl_inspect_end(struct pl_request *r) {
         enum pl_json_state state = pl_json_scan_end(i->scan);
         i->json = state == PL_JSON_WHOLE;
         if (!judge_json(r, state)) return false;
-        return !i->json || judge_output(r);
+        if (!i->json) return true;
+        i->asked = *pl_json_scan_facts(i->scan);
+        return judge_output(r) && (!i->counts || pl_tokens_arrive(r));
     }
     case PL_INSPECT_IMAGE: {
         uint64_t pixels = pl_image_pixels(&i->at.image);

@@ -87,6 +87,7 @@ static void finish(struct pl_request *r) {
     bool ok = r->status < 500;
     pl_timer_stop(&r->timer);
     pl_capture_look(r);
+    pl_tokens_done(r);
     pl_account(r, &e);
     pl_upstream_release(r->up, r->sent_whole);
     r->up = NULL;
@@ -156,11 +157,13 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
     if (p->head) watch_stall(r);
 }
 
-/* Only for HTTP/1.0 clients. It comes before the part that tells of the head. */
+/* Only where tokens are counted and for HTTP/1.0 clients. It comes before the part that tells of the head. */
 void pl_reply_payload(void *ctx, struct pl_upstream *u, const char *bytes, size_t len) {
     struct pl_request *r = ctx;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
-    if (without_length(pl_upstream_head(u)) && !pl_buf_add(&r->held, bytes, len)) {
+    pl_tokens_reply(r, bytes, len);
+    if (pl_conn_head(r->conn)->minor == 0 && without_length(pl_upstream_head(u)) &&
+        !pl_buf_add(&r->held, bytes, len)) {
         r->first_us = pl_now_us();
         pl_answer_no_streams(r);
     }

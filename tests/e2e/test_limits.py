@@ -6,8 +6,7 @@ import zlib
 
 import pytest
 
-from rig import FakeWorker
-from rig import wire
+from rig import FakeWorker, wire
 
 
 def png(width, height):
