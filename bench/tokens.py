@@ -61,7 +61,8 @@ def sources(pattern, root, most=80):
 def corpus():
     import pydoc_data.topics
 
-    texts = {"english": "\n".join(pydoc_data.topics.topics.values()),
+    english = "\n".join(pydoc_data.topics.topics.values())
+    texts = {"english": english,
              "python": sources("*.py", os.path.dirname(os.__file__)), "c": sources("src/*/*.c", ROOT), "json": some_json()}
     for language in LANGUAGES:
         texts[language] = translations(language)
