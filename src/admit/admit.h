@@ -48,7 +48,7 @@ struct pl_admit_entry {
     struct pl_admit_entry *flow_next, *flow_prev;
 };
 
-enum { PL_ADMIT_FLOWS = 256, PL_ADMIT_PLACES = 16, PL_ADMIT_NOWHERE = 255 };
+enum { PL_ADMIT_FLOWS = 256, PL_ADMIT_PLACES = 32, PL_ADMIT_NOWHERE = 255 };
 struct pl_admit_flow {
     struct pl_admit_entry *oldest, *newest; /* of those that wait */
     uint64_t finish;                        /* virtual time at which its last one ends */

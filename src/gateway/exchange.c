@@ -181,7 +181,11 @@ static void begin_exchange(struct pl_request *r, struct pl_berth *b) {
 }
 
 void pl_exchange_start(struct pl_request *r) {
-    struct pl_worker *w = pl_service_pick(r->gate->service);
+    struct pl_worker *w = pl_budget_pick(r);
+    if (w == NULL && r->entry.charged != 0) { /* nobody is left where it is charged */
+        pl_queue_return(r);
+        return;
+    }
     struct pl_berth *b = w != NULL ? pl_berth_of(r->g, w) : NULL;
     if (b == NULL) {
         retry_later(r);

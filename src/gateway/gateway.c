@@ -23,6 +23,7 @@ static void read_limits(struct pl_gateway *g) {
         const struct pl_service_config *s = gate->service->config;
         g->rules[i] = (struct pl_route_rule){ .path = s->route_path, .host = s->route_host };
         pl_queue_limits(gate);
+        pl_budget_limits(gate);
     }
 }
 
@@ -94,7 +95,11 @@ static void on_described(void *ctx, struct pl_service *s) {
     pl_queue_pump(pl_gate_of(g, s));
 }
 
-static void on_supply(void *ctx, struct pl_service *s) { pl_queue_pump(pl_gate_of(ctx, s)); }
+static void on_supply(void *ctx, struct pl_service *s) {
+    struct pl_gate *gate = pl_gate_of(ctx, s);
+    pl_budget_tell(gate);
+    pl_queue_pump(gate);
+}
 
 static void on_renewed(void *ctx, struct pl_service *s) { pl_poison_forget(&pl_gate_of(ctx, s)->poison); }
 
@@ -109,6 +114,7 @@ static void on_exited(void *ctx, struct pl_worker *w) {
     (void)ctx;
     if (b == NULL) return;
     pl_pool_close_idle(b->pool);
+    pl_budget_death(w, b->gate); /* while what it had is still charged */
     pl_judge_exited(b);
 }
 

@@ -79,5 +79,12 @@ struct pl_gateway_numbers {
 };
 void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
                         struct pl_gateway_numbers *out);
+/* The `index`-th place with a budget, or false. `gpu` is borrowed. */
+struct pl_gateway_budget {
+    const char *gpu; /* its devices, or "host" */
+    uint64_t full_bytes, budget_bytes, charged_bytes, free_bytes;
+};
+bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, size_t index,
+                       struct pl_gateway_budget *out);
 uint64_t pl_gateway_buffered(const struct pl_gateway *g); /* bytes of kept bodies */
 #endif

@@ -113,6 +113,13 @@ struct pl_learnt {
     bool changed, saving; /* since it was saved; on its way to the disk */
 };
 
+/* Where workers of a service hold memory, as pl_admit.places has them: gateway/budget.c. */
+enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
+struct pl_gate_place {
+    char name[PL_PLACE_NAME];                 /* label `gpu`: the devices of its workers, or "host" */
+    struct pl_series *bytes, *charged, *free; /* NULL: it has no budget yet */
+};
+
 enum { PL_STATUS_SERIES = 600 };
 struct pl_gate {
     struct pl_gateway *g;
@@ -126,6 +133,10 @@ struct pl_gate {
     struct pl_admit admit;
     struct pl_poison poison;
     struct pl_learnt learnt;
+    struct pl_gate_place places[PL_ADMIT_PLACES];
+    unsigned place_count;
+    uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
+    struct pl_series *budget_ratio;
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
@@ -249,11 +260,23 @@ void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 
+/* budget.c: bytes where the workers are */
+void pl_budget_limits(struct pl_gate *gate); /* the configuration has changed */
+uint64_t pl_budget_cost(const struct pl_request *r);
+uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
+/* The routable worker with the fewest in flight where the request is charged, or NULL. */
+struct pl_worker *pl_budget_pick(struct pl_request *r);
+void pl_budget_tell(struct pl_gate *gate);                       /* metrics, after a charge or its end */
+void pl_budget_death(struct pl_worker *w, struct pl_gate *gate); /* was it for want of memory? */
+void pl_budget_pass_time(struct pl_gate *gate);
+/* A place by its name, made at need; its index in pl_admit.places. */
+unsigned pl_budget_place(struct pl_gate *gate, const char *name);
+
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */
 void pl_learnt_save(struct pl_gate *gate); /* beside the loop */
 void pl_learnt_free(struct pl_gate *gate);
-void pl_learnt_watch(struct pl_gateway *g); /* saves what changed, now and then */
+void pl_learnt_watch(struct pl_gateway *g); /* now and then: budgets grow again, what changed is saved */
 
 /* cors.c */
 bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);

@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "gateway/models.h"
 
-enum { VERSION = 1, FILE_MOST = 1 << 20, SAVE_EVERY_MS = 30000, PATH_MOST = 600 };
+enum { VERSION = 1, FILE_MOST = 1 << 20, TICK_MS = 30000, PATH_MOST = 600 };
 
 static void path_of(const struct pl_gate *gate, char out[PATH_MOST]) {
     snprintf(out, PATH_MOST, "%s/learnt/%s.json", gate->g->o.state_dir, gate->service->config->id);
@@ -44,18 +44,29 @@ static void restore(struct pl_gate *gate, const json_t *o) {
     if (m != NULL) m->tokens = t;
 }
 
+static void restore_budget(struct pl_gate *gate, const json_t *o) {
+    const char *name = json_string_value(json_object_get(o, "gpu"));
+    json_int_t bytes = json_integer_value(json_object_get(o, "bytes"));
+    json_int_t quiet = json_integer_value(json_object_get(o, "quiet_ms"));
+    if (name == NULL || bytes <= 0 || quiet <= 0) return;
+    struct pl_budget *b = &gate->admit.places[pl_budget_place(gate, name)];
+    pl_budget_restore(b, (uint64_t)bytes, (uint64_t)quiet, pl_gateway_now(gate->g));
+}
+
 void pl_learnt_load(struct pl_gate *gate) {
     char path[PATH_MOST];
     size_t i;
-    json_t *model;
+    json_t *one;
     if (gate->g->o.state_dir == NULL) return;
     path_of(gate, path);
     PL_AUTO_FILE FILE *f = fopen(path, "re");
     struct stat st;
     if (f == NULL || fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MOST) return;
     json_t *all = json_loadf(f, 0, NULL);
-    if (json_integer_value(json_object_get(all, "v")) == VERSION)
-        json_array_foreach(json_object_get(all, "models"), i, model) restore(gate, model);
+    if (json_integer_value(json_object_get(all, "v")) == VERSION) {
+        json_array_foreach(json_object_get(all, "models"), i, one) restore(gate, one);
+        json_array_foreach(json_object_get(all, "budgets"), i, one) restore_budget(gate, one);
+    }
     json_decref(all);
 }
 
@@ -74,6 +85,18 @@ static json_t *numbers(const double *at, size_t count) {
     return list;
 }
 
+/* Those that an OOM has lowered. */
+static json_t *budgets(const struct pl_gate *gate) {
+    json_t *list = json_array();
+    for (unsigned i = 0; i < gate->place_count; i++) {
+        const struct pl_budget *b = &gate->admit.places[i];
+        if (b->bytes < b->full)
+            json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "gpu", gate->places[i].name, "bytes",
+                                                  (json_int_t)b->bytes, "quiet_ms", (json_int_t)b->quiet_ms));
+    }
+    return list;
+}
+
 static char *describe(const struct pl_gate *gate) {
     json_t *models = json_array();
     for (size_t i = 0; i < gate->learnt.count; i++) {
@@ -85,8 +108,8 @@ static char *describe(const struct pl_gate *gate) {
                               numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
                               numbers(t->covariance[0], (size_t)PL_TOKEN_FEATURES * PL_TOKEN_FEATURES)));
     }
-    json_t *all = json_pack("{s:i,s:s,s:s,s:o}", "v", VERSION, "kind", "learnt", "service",
-                            gate->service->config->id, "models", models);
+    json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",
+                            gate->service->config->id, "models", models, "budgets", budgets(gate));
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(all);
     return text;
@@ -132,13 +155,14 @@ void pl_learnt_save(struct pl_gate *gate) {
 
 static void on_save(struct pl_timer *t) {
     struct pl_gateway *g = PL_TIMER_OWNER(t, struct pl_gateway, save_timer);
-    for (size_t i = 0; i < g->gate_count; i++) pl_learnt_save(&g->gates[i]);
+    for (size_t i = 0; i < g->gate_count; i++) {
+        pl_budget_pass_time(&g->gates[i]);
+        pl_learnt_save(&g->gates[i]);
+    }
     pl_learnt_watch(g);
 }
 
-void pl_learnt_watch(struct pl_gateway *g) {
-    if (g->o.state_dir != NULL) pl_timer_start(g->o.timers, &g->save_timer, SAVE_EVERY_MS, on_save);
-}
+void pl_learnt_watch(struct pl_gateway *g) { pl_timer_start(g->o.timers, &g->save_timer, TICK_MS, on_save); }
 
 void pl_learnt_free(struct pl_gate *gate) {
     for (size_t i = 0; i < gate->learnt.count; i++) free(gate->learnt.at[i]);

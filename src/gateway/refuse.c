@@ -89,6 +89,11 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
         snprintf(out, room, "%lld requests are running and there is no queue",
                  (long long)r->gate->admit.running);
         break;
+    case PL_REASON_BUDGET:
+    case PL_REASON_CONTEXT_LENGTH:
+        snprintf(out, room, "it is charged %llu bytes, more than %s", (unsigned long long)r->entry.cost,
+                 reason == PL_REASON_BUDGET ? "are free, and nobody can wait for them" : "memory.budget");
+        break;
     case PL_REASON_NOT_READY:
         if (r->gate->service->kind == PL_KIND_REMOTE)
             snprintf(out, room, "the server behind %s is not ready; come back in %llu s", c->id, seconds);

@@ -14,14 +14,6 @@ static void reply(int w, const char *body) {
     put(w, text);
 }
 
-/* A reset, as from a client that was killed: no need to ask whether it has only stopped sending. */
-static void leave(int fd) {
-    struct linger at_once = { .l_onoff = 1 };
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    close(fd);
-    turn();
-}
-
 TEST(before_the_first_worker_is_ready_it_is_503_with_the_remaining_boot) {
     W.boot_left_ms = 12400;
     int c = ask("/predict");

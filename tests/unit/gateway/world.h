@@ -48,7 +48,8 @@ static struct {
     bool failed, drained;
     bool handover;
     struct pl_service_gap gap;
-    char would[64]; /* the last that was told */
+    char would[64];    /* the last that was told */
+    const char *cause; /* of a death; NULL: crashed */
     unsigned refused;
     uint16_t port;
     char folder[64];
@@ -111,14 +112,14 @@ void pl_worker_zombies(struct pl_worker *w, int change) { W.zombies[w->slot - 1]
 const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
     (void)w;
     *sentence = "killed by SIGSEGV";
-    return "crashed";
+    return W.cause != NULL ? W.cause : "crashed";
 }
 
 /* --- the loop */
 static void turn(void) {
     for (int i = 0; i < 6; i++) uv_run(&W.loop, UV_RUN_NOWAIT);
 }
-static void pass(uint64_t ms) {
+static inline void pass(uint64_t ms) {
     for (uint64_t to = world_ms + ms; world_ms < to;) {
         world_ms += to - world_ms < 5 ? to - world_ms : 5;
         pl_timers_advance(W.timers, world_ms);
@@ -137,6 +138,13 @@ static int client(void) {
     fcntl(fd, F_SETFL, O_NONBLOCK);
     turn();
     return fd;
+}
+/* A reset, as from a client that was killed: no need to ask whether it has only stopped sending. */
+static inline void leave(int fd) {
+    struct linger at_once = { .l_onoff = 1 };
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+    turn();
 }
 static void put_bytes(int fd, const char *bytes, size_t len) {
     for (unsigned idle = 0; len > 0; idle++) {
@@ -198,7 +206,7 @@ static inline bool is_silent(int fd) {
     turn();
     return recv(fd, &c, 1, MSG_PEEK) < 0 && errno == EAGAIN;
 }
-static bool has(const char *text) { return strstr(seen, text) != NULL; }
+static inline bool has(const char *text) { return strstr(seen, text) != NULL; }
 
 /* --- the workers */
 static int worker_takes(unsigned slot) {
