@@ -62,8 +62,8 @@ def corpus():
     import pydoc_data.topics
 
     english = "\n".join(pydoc_data.topics.topics.values())
-    texts = {"english": english,
-             "python": sources("*.py", os.path.dirname(os.__file__)), "c": sources("src/*/*.c", ROOT), "json": some_json()}
+    library = sources("*.py", os.path.dirname(os.__file__))
+    texts = {"english": english, "python": library, "c": sources("src/*/*.c", ROOT), "json": some_json()}
     for language in LANGUAGES:
         texts[language] = translations(language)
     return {name: text for name, text in texts.items() if len(text) > 200}

@@ -5,7 +5,10 @@ import re
 
 import pytest
 
-from rig import FakeWorker
+from rig import FakeWorker, wire
+from rig.server import ROOT
+
+VLLM = ROOT / "tests/e2e/servers/vllm"
 
 
 def truth(prompt):
@@ -83,3 +86,18 @@ def test_a_learnt_file_that_is_none_is_no_trouble(serve, tmp_path):
             assert ask(server, 10).status == 200
             server.terminate()
             assert server.wait_exit() == 0
+
+
+def test_an_llm_engine_is_counted_and_sees_no_broken_body(serve):
+    server = serve(None, "--", str(VLLM), "serve", "tiny").ready()
+    for _ in range(3):
+        reply = server.post("/v1/completions", {"model": "tiny", "prompt": "the ship carries", "max_tokens": 4, "stream": True,
+                                                "stream_options": {"include_usage": True}})
+        assert reply.status == 200 and reply.text().endswith("data: [DONE]\n\n")
+    page = server.get("/metrics").text()
+    for direction, count in (("input", 9), ("output", 12)):
+        assert (f'plimsoll_tokens_total{{service="vllm",model="tiny",direction="{direction}",source="exact"}} {count}\n') in page
+    reply = server.post("/v1/completions", {"model": "made-up", "prompt": "a"})
+    assert reply.status == 404 and "made-up" not in server.get("/metrics").text(), "clients cannot make series"
+    broken = wire.request(server.address, "POST", "/v1/completions", b'{"model":"tiny",', headers={"Content-Type": "application/json"})
+    assert broken.status == 400 and broken.json()["error"]["code"] == "invalid_json"

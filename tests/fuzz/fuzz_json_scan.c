@@ -47,6 +47,7 @@ static void against_jansson(const struct pl_json_scan *s, enum pl_json_state sta
     const struct pl_json_facts *f = pl_json_scan_facts(s);
     uint32_t depth = 0;
     uint64_t items = 0;
+    if (memchr(data, 0, size) != NULL) return; /* it passes over NUL bytes */
     json_t *v = json_loadb((const char *)data, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     if (v == NULL) return;
     measure(v, 1, &depth, &items);
