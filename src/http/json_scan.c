@@ -233,13 +233,13 @@ static void deliver_point(struct pl_json_scan *s, uint32_t point) {
 static void in_unicode(struct pl_json_scan *s, char c) {
     unsigned digit = (unsigned char)c - (unsigned)'0';
     if (digit > 9) {
-        digit = ((unsigned char)c | 32u) - 'a' + 10;
+        digit = ((unsigned char)c | 32u) - (unsigned)'a' + 10;
         if (digit < 10 || digit > 15) {
             fail(s);
             return;
         }
     }
-    s->unit = (uint16_t)(s->unit << 4 | digit);
+    s->unit = (uint16_t)((unsigned)s->unit << 4 | digit);
     if (++s->unit_digits < 4) return;
     s->state = STRING;
     bool high = s->unit >= 0xd800 && s->unit < 0xdc00, low = s->unit >= 0xdc00 && s->unit < 0xe000;
@@ -365,17 +365,15 @@ static void between(struct pl_json_scan *s, char c) {
             begin_value(s, c);
         return;
     case KEY_OR_END:
-        if (c == '}') {
+    case KEY:
+        if (c == '}' && s->state == KEY_OR_END) {
             pl_json_scan_raw(s, &c, 1);
             close_container(s, true);
-            return;
-        }
-        /* fall through */
-    case KEY:
-        if (c == '"')
+        } else if (c == '"') {
             begin_string(s, true);
-        else
+        } else {
             fail(s);
+        }
         return;
     case COLON:
         pl_json_scan_raw(s, &c, 1);
