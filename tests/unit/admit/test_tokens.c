@@ -111,7 +111,7 @@ TEST(thirty_thousand_lessons_leave_it_sane) {
 TEST(what_was_restored_and_is_no_estimator_begins_anew) {
     pl_tokens_init(&t);
     learn(100, 0);
-    t.weight[3] = NAN;
+    t.weight[3] = (double)NAN;
     assert_false(pl_tokens_check(&t));
     assert_int_equal(t.seen, 0);
     assert_true(pl_tokens_check(&t));

@@ -132,14 +132,15 @@ TEST(a_large_image_is_413_before_a_worker_sees_a_byte) {
 }
 
 TEST(a_large_upload_flows_as_soon_as_its_image_is_measured) {
+    static const char png[] = PNG_HEAD;
     worker_starts(1);
     set("limits.image_pixels", "25000000");
     set("limits.replay", "64");
     int fd = client();
     put(fd, "POST /p HTTP/1.1\r\nHost: a\r\nContent-Type: image/png\r\nContent-Length: 133\r\n\r\n");
-    put_bytes(fd, PNG_HEAD, 20);
+    put_bytes(fd, png, 20);
     assert_true(worker_idle(1));
-    put_bytes(fd, PNG_HEAD + 20, 13);
+    put_bytes(fd, &png[20], 13);
     int w = worker_takes(1);
     put(fd, "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345"
             "6789");
