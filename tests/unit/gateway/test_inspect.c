@@ -137,10 +137,10 @@ TEST(a_large_upload_flows_as_soon_as_its_image_is_measured) {
     set("limits.image_pixels", "25000000");
     set("limits.replay", "64");
     int fd = client();
-    put(fd, "POST /p HTTP/1.1\r\nHost: a\r\nContent-Type: image/png\r\nContent-Length: 133\r\n\r\n");
+    put(fd, "POST /p HTTP/1.1\r\nHost: a\r\nContent-Type: image/png\r\nContent-Length: 129\r\n\r\n");
     put_bytes(fd, png, 20);
     assert_true(worker_idle(1));
-    put_bytes(fd, &png[20], 13);
+    put_bytes(fd, &png[20], sizeof png - 1 - 20);
     int w = worker_takes(1);
     put(fd, "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345"
             "6789");
