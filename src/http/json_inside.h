@@ -3,6 +3,7 @@
 #ifndef PL_HTTP_JSON_INSIDE_H
 #define PL_HTTP_JSON_INSIDE_H
 #include "http/image.h"
+#include "http/json_number.h"
 #include "http/json_scan.h"
 
 /* Keys that mean something. KEY(SYMBOL, "text") */
@@ -49,14 +50,6 @@ struct pl_json_level {
     bool object, ids; /* ids: numbers of it were counted as a prompt */
 };
 
-/* A number as its characters come. */
-struct pl_json_number {
-    uint8_t state;
-    bool negative, exponent_negative;
-    int digits_behind, exponent;
-    double mantissa;
-};
-
 struct pl_json_scan {
     struct pl_json_facts facts;
     bool count_text;
@@ -64,6 +57,7 @@ struct pl_json_scan {
     uint8_t key;   /* enum pl_json_key: of the value that comes or is here */
     uint8_t top;   /* of depth 1 */
     bool in_key;   /* the string is one */
+    bool raw;      /* below `top`, structure counts too */
     uint32_t depth, depth_most;
     uint64_t offset;
     /* the string or word that is being read */
@@ -92,14 +86,11 @@ void pl_json_scan_text(struct pl_json_scan *s, const char *bytes,
 void pl_json_scan_text_end(struct pl_json_scan *s);
 void pl_json_scan_word(struct pl_json_scan *s); /* true, false, null and the like: in `token` */
 void pl_json_scan_number_end(struct pl_json_scan *s);
+bool pl_json_scan_is_raw(const struct pl_json_scan *s); /* by its `top` */
+void pl_json_scan_add(struct pl_json_scan *s, const char *bytes, size_t len);
 /* Structure and keys that a tokenizer sees too, or whose size alone matters. */
-void pl_json_scan_raw(struct pl_json_scan *s, const char *bytes, size_t len);
+static inline void pl_json_scan_raw(struct pl_json_scan *s, const char *bytes, size_t len) {
+    if (s->raw && s->depth > 1) pl_json_scan_add(s, bytes, len);
+}
 
-/* json_number.c */
-void pl_json_number_begin(struct pl_json_number *n);
-bool pl_json_number_char(struct pl_json_number *n, char c);   /* false: it cannot go on so */
-bool pl_json_number_ends(const struct pl_json_number *n);     /* it may end here */
-bool pl_json_number_is_whole(const struct pl_json_number *n); /* digits only */
-bool pl_json_number_is_sign(const struct pl_json_number *n);  /* nothing but a minus yet */
-struct pl_json_asked pl_json_number_asked(const struct pl_json_number *n);
 #endif

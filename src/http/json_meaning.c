@@ -61,9 +61,8 @@ static void add_text(struct pl_json_scan *s, const char *bytes, size_t len) {
     if (s->count_text && counts_as_text(s)) pl_text_count(&s->facts.text, bytes, len);
 }
 
-void pl_json_scan_raw(struct pl_json_scan *s, const char *bytes, size_t len) {
-    if (s->depth > 1 && (is_rendered(s) || is_format(s))) add_text(s, bytes, len);
-}
+bool pl_json_scan_is_raw(const struct pl_json_scan *s) { return is_rendered(s) || is_format(s); }
+void pl_json_scan_add(struct pl_json_scan *s, const char *bytes, size_t len) { add_text(s, bytes, len); }
 
 static bool is_model(const struct pl_json_scan *s) {
     return s->key == PL_KEY_MODEL && s->depth == 1 && s->levels[1].object;
@@ -246,6 +245,7 @@ static void number(struct pl_json_scan *s, struct pl_json_asked a) {
 }
 
 void pl_json_scan_number_end(struct pl_json_scan *s) {
+    if (s->key == PL_KEY_OTHER) return; /* most numbers mean nothing here */
     struct pl_json_level *l = pl_json_top(s);
     if (is_prompt(s) && s->depth >= 2 && !l->object) {
         s->facts.prompt_ids++;
@@ -271,12 +271,11 @@ void pl_json_scan_word(struct pl_json_scan *s) {
 }
 
 static void text_as_number(struct pl_json_scan *s) {
-    struct pl_json_number n;
+    struct pl_json_number n = { 0 };
     size_t i = 0, len = (size_t)s->token_whole;
     while (len > 0 && s->token[len - 1] == ' ') len--;
     while (i < len && (s->token[i] == ' ' || s->token[i] == '+')) i++;
     while (i + 1 < len && (s->token[i] == '0' || s->token[i] == '_')) i++;
-    pl_json_number_begin(&n);
     for (; i < len; i++)
         if (s->token[i] != '_' && !pl_json_number_char(&n, s->token[i])) return;
     if (pl_json_number_ends(&n)) number(s, pl_json_number_asked(&n));

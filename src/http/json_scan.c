@@ -45,6 +45,7 @@ void pl_json_scan_reset(struct pl_json_scan *s) {
     s->facts = (struct pl_json_facts){ 0 };
     s->state = VALUE;
     s->key = s->top = PL_KEY_OTHER;
+    s->raw = false;
     s->depth = 0;
     s->offset = 0;
     s->levels[0] = (struct pl_json_level){ 0 };
@@ -79,7 +80,10 @@ static void close_container(struct pl_json_scan *s, bool object) {
     }
     s->key = pl_json_top(s)->key;
     s->depth--;
-    if (s->depth == 0) s->top = PL_KEY_OTHER;
+    if (s->depth == 0) {
+        s->top = PL_KEY_OTHER;
+        s->raw = false;
+    }
     value_ended(s);
 }
 
@@ -124,7 +128,10 @@ static void end_string(struct pl_json_scan *s) {
     pl_json_scan_raw(s, "\"", 1);
     s->key = s->token_whole <= PL_JSON_TOKEN ? (uint8_t)pl_json_key_of(s->token, (size_t)s->token_whole)
                                              : PL_KEY_OTHER;
-    if (s->depth == 1) s->top = s->key;
+    if (s->depth == 1) {
+        s->top = s->key;
+        s->raw = pl_json_scan_is_raw(s);
+    }
     s->state = COLON;
 }
 
@@ -265,7 +272,7 @@ static void begin_scalar(struct pl_json_scan *s, char c) {
         s->state = NUMBER;
         s->number_at = s->offset - 1;
         s->number_len = 1;
-        pl_json_number_begin(&s->number);
+        s->number = (struct pl_json_number){ 0 };
         pl_json_number_char(&s->number, c);
     } else {
         s->state = WORD;
@@ -419,6 +426,21 @@ static void one(struct pl_json_scan *s, char c) {
     }
 }
 
+/* As many of its characters as there are. */
+static size_t in_number(struct pl_json_scan *s, const char *p, const char *end) {
+    const char *from = p;
+    while (p < end && pl_json_number_char(&s->number, *p)) {
+        p++;
+        /* The value of most is nobody's business: their digits are only passed over. */
+        if (s->key == PL_KEY_OTHER && pl_json_number_takes_digits(&s->number))
+            while (p < end && *p >= '0' && *p <= '9') p++;
+    }
+    size_t n = (size_t)(p - from);
+    s->number_len = n < UINT32_MAX - s->number_len ? s->number_len + (uint32_t)n : UINT32_MAX;
+    if (n > 0) pl_json_scan_raw(s, from, n);
+    return n;
+}
+
 enum pl_json_state pl_json_scan_feed(struct pl_json_scan *s, const char *bytes, size_t len) {
     const char *p = bytes, *end = bytes + len;
     while (p < end && s->state < MALFORMED) {
@@ -426,7 +448,14 @@ enum pl_json_state pl_json_scan_feed(struct pl_json_scan *s, const char *bytes, 
             size_t n = in_string(s, p, end);
             s->offset += n;
             p += n;
-        } else {
+            continue;
+        }
+        if (s->state == NUMBER) {
+            size_t n = in_number(s, p, end);
+            s->offset += n;
+            p += n;
+        }
+        if (p < end) {
             s->offset++;
             one(s, *p++);
         }
