@@ -43,6 +43,7 @@ struct run {
     struct pl_gateway *gateway;
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
+    char watch[PL_PATH_BYTES];
     char program[PL_PATH_BYTES]; /* "": not known */
     char listen[128], admin_at[128];
     char wanted[128]; /* the first address as the configuration names it */
@@ -377,8 +378,16 @@ static void first_figures(void) {
     pl_series_set(pl_series0(m, PL_M_PROCESS_START_TIME_SECONDS), (double)time(NULL));
 }
 
+/* NULL: this build is without it; `serve` has said so to whoever needs it. */
+static const char *llama_path(void) {
+    static char path[PL_PATH_BYTES];
+    struct pl_err ignored;
+    return pl_path_llama(path, &ignored) ? path : NULL;
+}
+
 static bool make_parts(struct pl_err *err) {
     struct pl_app *app = &run.app;
+    if (!pl_path_watch(run.watch, err)) return false;
     app->metrics = pl_metrics_create((size_t)app->config->metrics_max_series);
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
@@ -390,6 +399,8 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .watch_path = run.watch,
+                                   .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
                                    .on_keeper_news = on_keeper_news },
