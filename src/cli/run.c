@@ -419,14 +419,15 @@ static bool make_parts(struct pl_err *err) {
                                    .on_keeper_news = on_keeper_news },
         err);
     if (run.crew == NULL) return false;
-    run.gateway =
-        pl_gateway_create(&(struct pl_gateway_options){ .app = app,
-                                                        .crew = run.crew,
-                                                        .timers = run.timers,
-                                                        .own = { .answer = pl_admin_own, .ctx = run.admin },
-                                                        .max_connections = connection_limit(),
-                                                        .max_buffered = buffer_limit() },
-                          err);
+    run.gateway = pl_gateway_create(
+        &(struct pl_gateway_options){ .app = app,
+                                      .crew = run.crew,
+                                      .timers = run.timers,
+                                      .own = { .answer = pl_admin_own, .ctx = run.admin },
+                                      .max_connections = connection_limit(),
+                                      .max_buffered = buffer_limit(),
+                                      .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL },
+        err);
     if (run.gateway == NULL) return false;
     return pl_admin_start(
         run.admin,
