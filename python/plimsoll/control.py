@@ -29,24 +29,31 @@ def stacks():
 
 
 class Control:
-    """`counters` is called for a ping and gives a dict of numbers."""
+    """`counters` is called for a ping and gives a dict of numbers; `asks`: {verb: function that gives a dict}."""
 
-    def __init__(self, fd, counters):
+    def __init__(self, fd, counters, asks=None):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._pending = b""
         self._counters = counters
-        self._asks = {"ping": self._ping, "stacks": lambda: {"stacks": stacks()}}
+        self._asks = {"ping": self._ping, "stacks": lambda: {"stacks": stacks()}, **(asks or {})}
+        self._sending = threading.Lock()  # answers and news come from different threads
 
     def _ping(self):
         return {"pid": os.getpid(), **self._counters()}
 
     def _send(self, document):
+        line = json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n")
+            with self._sending:
+                self._socket.sendall(line)
         except OSError:
             return False
         return True
+
+    def tell(self, news):
+        """Something that nobody has to answer. From any thread."""
+        self._send({news: True})
 
     def _line(self, deadline=None):
         """The next line; None at the end of file, at the deadline, or when a line has no end."""

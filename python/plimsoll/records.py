@@ -325,10 +325,11 @@ class Routes:
 class Edge:
     """The outermost ASGI layer: makes a Call for each request and watches its reply leave."""
 
-    def __init__(self, app, recorder, routes):
+    def __init__(self, app, recorder, routes, drain=None):
         self.app = app
         self.recorder = recorder
         self.routes = routes
+        self.drain = drain  # None: this one shares its socket with nobody
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
@@ -343,13 +344,15 @@ class Edge:
         self.recorder.arrived(call, at_edge)
 
         async def watched_send(message):
-            await send(message)
+            await send(message if self.drain is None else self.drain.head(message))
             kind = message["type"]
             if kind == "http.response.start":
                 call.status = message["status"]
             self.recorder.sent(call, kind == "http.response.body" and not message.get("more_body", False))
 
         error = None
+        if self.drain is not None:
+            self.drain.arrived()
         try:
             await self.app(scope, receive, watched_send)
         except BaseException as exc:
@@ -358,6 +361,8 @@ class Edge:
             raise
         finally:
             self.recorder.left(call, error)
+            if self.drain is not None:
+                self.drain.left()
 
     async def _lifespan(self, scope, receive, send):
         async def watched_send(message):

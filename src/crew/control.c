@@ -1,5 +1,5 @@
 /* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and
- * waits for `go`; later main may ask (`ping`, `describe`, `stacks`). */
+ * waits for `go`; later main may ask (`ping`, `stacks`, `drain`). */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +53,12 @@ void pl_control_go(struct pl_worker *w, bool deploy) {
     char *line = pl_go_line(w, deploy);
     if (line != NULL) send_line(w, line);
     free(line);
+}
+
+/* Without an answer it is as it always was: SIGTERM ends what is open. */
+void pl_control_drain(struct pl_worker *w) {
+    w->more->left_socket = w->more->control == NULL;
+    send_line(w, "{\"v\":1,\"ask\":\"drain\"}");
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
@@ -118,6 +124,8 @@ static void on_line(struct pl_worker *w, const char *line, size_t len) {
         on_description(w, line, len);
     else if (has_key(line, len, "fallback"))
         on_fallback(w, line, len);
+    else if (w->state == PL_WORKER_DRAINING && (has_key(line, len, "drained") || has_key(line, len, "error")))
+        w->more->left_socket = true;
     else
         pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",
                F_STR("service", w->service->config->id), F_INT("worker", w->slot), F_INT("bytes", len));
@@ -127,6 +135,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
     struct pl_worker *w = stream->data;
     if (n == 0 || w == NULL) return;
     if (n < 0 || !pl_buf_add(&w->more->control_in, b->base, (size_t)n)) {
+        w->more->left_socket = true; /* nobody will say so any more */
         pl_control_close(w);
         return;
     }

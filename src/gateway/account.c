@@ -35,8 +35,10 @@ static void make_closed_sets(struct pl_gate *gate) {
         pl_series(m, info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL, id, info->name);
     }
     /* those that `observe` lets through */
-    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL, PL_REASON_PREDICTED_WAIT,
-                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE, PL_REASON_KEY_LIMIT };
+    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL,     PL_REASON_PREDICTED_WAIT,
+                                            PL_REASON_CONCURRENCY,    PL_REASON_TOO_LARGE,
+                                            PL_REASON_INVALID,        PL_REASON_BUDGET,
+                                            PL_REASON_CONTEXT_LENGTH, PL_REASON_KEY_LIMIT };
     for (size_t i = 0; i < sizeof would / sizeof would[0]; i++)
         pl_series(m, PL_M_WOULD_TOTAL, id, "refuse", pl_reason_info(would[i])->name);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);
@@ -129,7 +131,6 @@ void pl_account(struct pl_request *r, const struct pl_ending *e) {
     uint64_t now_us = pl_now_us();
     pl_count_code(gate, r->status != 0 ? r->status : 499);
     pl_keys_count(r);
-    if (r->usage.known) pl_keys_tokens(r, r->usage.tokens);
     if (r->request_bytes != 0) pl_series_add(gate->bytes_in, (double)r->request_bytes);
     if (r->reply_bytes != 0) pl_series_add(gate->bytes_out, (double)r->reply_bytes);
     if (r->sent_any) pl_series_observe(gate->seconds, (double)(now_us - r->head_us) / 1e6);

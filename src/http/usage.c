@@ -2,125 +2,92 @@
 
 #include <string.h>
 
-enum { SEARCH, COLON, OPEN, INSIDE, AFTER_KEY, NUMBER };
-enum { TOKENS_MOST = 1000000000 }; /* of one reply; more is no number of tokens */
+enum { FIELD_WHOLE = 5, IN_VALUE, IN_OTHER }; /* "data:"; then its value, or a line of another field */
 
-static const char wanted[] = "\"usage\"";
-
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-static void search_on(struct pl_http_usage *u, char c) {
-    u->matched = c == wanted[u->matched] ? (uint8_t)(u->matched + 1) : (uint8_t)(c == '"');
-    u->state = SEARCH;
-    if (u->matched < sizeof wanted - 1) return;
-    u->matched = 0;
-    u->state = COLON;
+void pl_usage_begin(struct pl_usage *u, struct pl_json_scan *scan, bool events) {
+    *u = (struct pl_usage){ .scan = scan, .events = events };
+    pl_json_scan_reset(scan);
 }
 
-static void open_object(struct pl_http_usage *u) {
-    u->state = INSIDE;
-    u->depth = 1;
-    u->total = u->parts = 0;
-    u->has_total = u->has_parts = u->in_string = u->escaped = false;
+static void larger(uint64_t *into, uint64_t value) {
+    if (value > *into) *into = value;
 }
 
-static void close_object(struct pl_http_usage *u) {
-    u->state = SEARCH;
-    if (!u->has_total && !u->has_parts) return;
-    u->known = true;
-    u->tokens = u->has_total ? u->total : u->parts;
+/* A document is complete. One that is no JSON says nothing: [DONE], or what we do not know. */
+static void take(struct pl_usage *u) {
+    enum pl_json_state state = pl_json_scan_end(u->scan);
+    const struct pl_json_facts *f = pl_json_scan_facts(u->scan);
+    if (state != PL_JSON_WHOLE) return;
+    u->error |= f->has_error;
+    if (!f->has_usage) return;
+    u->told = true;
+    larger(&u->prompt_tokens, f->prompt_tokens);
+    larger(&u->completion_tokens, f->completion_tokens);
+    larger(&u->cached_tokens, f->cached_tokens);
 }
 
-static bool word_is(const struct pl_http_usage *u, const char *text) {
-    return strlen(text) == u->word_len && memcmp(u->word, text, u->word_len) == 0;
+static void end_event(struct pl_usage *u) {
+    if (!u->has_data) return;
+    take(u);
+    pl_json_scan_reset(u->scan);
+    u->has_data = false;
 }
 
-static void end_number(struct pl_http_usage *u) {
-    u->state = INSIDE;
-    if (word_is(u, "total_tokens")) {
-        u->total = u->value;
-        u->has_total = true;
-    } else if (word_is(u, "prompt_tokens") || word_is(u, "completion_tokens") || word_is(u, "input_tokens") ||
-               word_is(u, "output_tokens")) {
-        u->parts += u->value;
-        u->has_parts = true;
+static void end_line(struct pl_usage *u) {
+    if (u->field == 0) end_event(u); /* an empty line */
+    u->field = 0;
+}
+
+/* One byte of a line before its value. */
+static void in_name(struct pl_usage *u, char c) {
+    if (u->field < FIELD_WHOLE) {
+        u->field = c == "data:"[u->field] ? (uint8_t)(u->field + 1) : IN_OTHER;
+        if (u->field != FIELD_WHOLE) return;
+        if (u->has_data) pl_json_scan_feed(u->scan, "\n", 1);
+        u->has_data = true;
+        return;
     }
+    u->field = IN_VALUE;
+    if (c != ' ') pl_json_scan_feed(u->scan, &c, 1);
 }
 
-static void string_byte(struct pl_http_usage *u, char c) {
-    if (u->escaped) {
-        u->escaped = false;
-        u->word_len = PL_USAGE_WORD; /* none of the words that are looked for */
-    } else if (c == '\\') {
-        u->escaped = true;
-    } else if (c == '"') {
-        u->in_string = false;
-        u->state = u->depth == 1 ? AFTER_KEY : INSIDE;
-    } else if (u->word_len < PL_USAGE_WORD) {
-        u->word[u->word_len++] = c;
-    }
+static const char *line_end(const char *p, const char *end) {
+    while (p < end && *p != '\n' && *p != '\r') p++;
+    return p;
 }
 
-static void inside(struct pl_http_usage *u, char c) {
-    if (u->in_string) {
-        string_byte(u, c);
-    } else if (c == '"') {
-        u->in_string = true;
-        u->word_len = 0;
-    } else if (c == '{' || c == '[') {
-        if (++u->depth > PL_USAGE_DEPTH) u->state = SEARCH;
-    } else if ((c == '}' || c == ']') && --u->depth == 0) {
-        close_object(u);
-    }
-}
-
-static void step(struct pl_http_usage *u, char c) {
-    switch (u->state) {
-    case SEARCH:
-        search_on(u, c);
-        break;
-    case COLON:
-        if (c == ':')
-            u->state = OPEN;
-        else if (!is_space(c))
-            search_on(u, c);
-        break;
-    case OPEN:
-        if (c == '{')
-            open_object(u);
-        else if (!is_space(c))
-            search_on(u, c);
-        break;
-    case AFTER_KEY: /* ": 12", or the string was a value */
-        if (c >= '0' && c <= '9') {
-            u->state = NUMBER;
-            u->value = (uint64_t)(c - '0');
-        } else if (c != ':' && !is_space(c)) {
-            u->state = INSIDE;
-            inside(u, c);
+static void feed_events(struct pl_usage *u, const char *p, const char *end) {
+    while (p < end) {
+        if (*p == '\n' && u->skip_feed) { /* of CRLF, whose CR ended the line */
+            u->skip_feed = false;
+            p++;
+            continue;
         }
-        break;
-    case NUMBER:
-        if (c >= '0' && c <= '9') {
-            if (u->value < TOKENS_MOST) u->value = u->value * 10 + (uint64_t)(c - '0');
-            break;
+        u->skip_feed = *p == '\r';
+        if (*p == '\n' || *p == '\r') {
+            end_line(u);
+            p++;
+        } else if (u->field <= FIELD_WHOLE) {
+            in_name(u, *p++);
+        } else {
+            const char *stop = line_end(p, end);
+            if (u->field == IN_VALUE) pl_json_scan_feed(u->scan, p, (size_t)(stop - p));
+            p = stop;
         }
-        end_number(u);
-        inside(u, c);
-        break;
-    case INSIDE:
-    default:
-        inside(u, c);
     }
 }
 
-void pl_http_usage_feed(struct pl_http_usage *u, const char *bytes, size_t len) {
-    const char *end = bytes + len;
-    while (bytes < end) {
-        if (u->state == SEARCH && u->matched == 0) {
-            bytes = memchr(bytes, '"', (size_t)(end - bytes));
-            if (bytes == NULL) return;
-        }
-        step(u, *bytes++);
-    }
+void pl_usage_feed(struct pl_usage *u, const char *bytes, size_t len) {
+    if (u->events)
+        feed_events(u, bytes, bytes + len);
+    else
+        pl_json_scan_feed(u->scan, bytes, len);
+}
+
+void pl_usage_end(struct pl_usage *u) {
+    if (u->events) /* an event without its empty line is none (9.2.6), but what it told is no less true */
+        end_event(u);
+    else
+        take(u);
+    u->scan = NULL;
 }

@@ -1,25 +1,25 @@
-/* http/usage.h - how many tokens a reply says it used, read in passing from JSON or a stream of events.
+/* http/usage.h - what a reply says it used, read in passing: `usage` of a JSON body or of any event of a
+ * stream of events.
  *
- * Looks for `"usage": {...}` and in it for total_tokens, or else for prompt_tokens and completion_tokens (or
- * input_tokens and output_tokens). Inside a JSON string every quote is escaped, so what a model writes cannot
- * be taken for it. A stream may tell several times, each time of all so far: the last one counts. Pure;
- * pieces may be cut anywhere; nothing is kept but a few words.
+ * Events are read as the HTML standard says (9.2.6): data lines of one event belong together, whatever ends
+ * the lines. Nothing is kept; pieces may be cut anywhere.
  */
 #ifndef PL_HTTP_USAGE_H
 #define PL_HTTP_USAGE_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "http/json_scan.h"
 
-enum { PL_USAGE_WORD = 20, PL_USAGE_DEPTH = 16 };
-
-struct pl_http_usage {
-    uint64_t total, parts;  /* of the object at hand */
-    uint64_t tokens, value; /* tokens: of the last whole object */
-    uint8_t state, matched, depth, word_len;
-    bool in_string, escaped, has_total, has_parts, known; /* known: `tokens` means something */
-    char word[PL_USAGE_WORD];
+struct pl_usage {
+    uint64_t prompt_tokens, completion_tokens, cached_tokens; /* the largest that was told */
+    bool told;                                                /* there was a usage */
+    bool error;                                               /* the reply says that it failed */
+    /* inside */
+    struct pl_json_scan *scan; /* borrowed; NULL: not begun */
+    bool events, has_data, skip_feed;
+    uint8_t field; /* bytes of "data:" matched; past it, in the value or in another field */
 };
-/* Zero it before the first piece. */
-void pl_http_usage_feed(struct pl_http_usage *u, const char *bytes, size_t len);
+
+/* `scan` is reset and used until the end. `events`: text/event-stream. */
+void pl_usage_begin(struct pl_usage *u, struct pl_json_scan *scan, bool events);
+void pl_usage_feed(struct pl_usage *u, const char *bytes, size_t len);
+void pl_usage_end(struct pl_usage *u); /* no more comes */
 #endif

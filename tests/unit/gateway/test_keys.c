@@ -64,18 +64,20 @@ TEST(a_place_is_taken_once_and_given_back_once_whatever_becomes_of_the_request) 
 
 TEST(tokens_are_counted_on_v1_for_the_key_they_came_with) {
     static const char reply[] =
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"usage\":{\"total\r\n"
-        "f\r\n_tokens\": 12}} \r\n0\r\n\r\n";
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "13\r\n{\"usage\":{\"completi\r\n"
+        "23\r\non_tokens\": 5, \"prompt_tokens\": 7}}\r\n0\r\n\r\n";
     worker_starts(1);
     pl_gateway_set_keys(W.gateway, ring_of("- {name: a, hash: '" TEST_KEY "', tokens_per_minute: 10}\n"));
     int c = client();
-    put(c, "GET /v1/x HTTP/1.1\r\nHost: h\r\nx-api-key: test\r\n\r\n");
+    put(c, "POST /v1/x HTTP/1.1\r\nHost: h\r\nx-api-key: test\r\nContent-Type: "
+           "application/json\r\nContent-Length: 2\r\n\r\n{}");
     int w = worker_takes(1);
-    read_until(w, "\r\n\r\n");
+    read_ends(w, "{}");
     put(w, reply);
     read_ends(c, "0\r\n\r\n");
     assert_non_null(
-        strstr(seen, "10\r\n{\"usage\":{\"total\r\nf\r\n_tokens\": 12}}")); /* passed on as it was */
+        strstr(seen, "13\r\n{\"usage\":{\"completi\r\n23\r\non_tokens\": 5")); /* passed on as it was */
     assert_true(of_key(PL_M_KEY_TOKENS_TOTAL, "a") == 12 && of_key(PL_M_KEY_REQUESTS_TOTAL, "a") == 1);
     put(c, ASK("test"));
     read_until(c, "tokens a minute");
