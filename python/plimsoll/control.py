@@ -2,8 +2,8 @@
 
 First the worker describes its service and waits for `go`. A `wait` in between says that somebody has heard it, and that
 `go` takes as long as it takes: what it depends on is not ready yet. Then a daemon thread answers what main asks, also
-while an async handler blocks the event loop. The other end may go away at any time (main was killed): the worker goes
-on.
+while an async handler blocks the event loop; a question that takes long is answered by a thread of its own, so that the
+others are not kept waiting. The other end may go away at any time (main was killed): the worker goes on.
 """
 
 import json
@@ -36,14 +36,26 @@ class Control:
         self._socket.setblocking(True)
         self._pending = b""
         self._counters = counters
+        self._sending = threading.Lock()
         self._asks = {"ping": self._ping, "stacks": lambda: {"stacks": stacks()}}
+        self._slow = {}  # name -> function of the question
 
     def _ping(self):
         return {"pid": os.getpid(), **self._counters()}
 
+    def add(self, verb, function):
+        """`function(question)` answers on a thread of its own and may take long. Not twice at the same time."""
+        self._slow[verb] = (function, threading.Lock())
+
+    def tell(self, **document):
+        """Says something that nobody has asked for."""
+        return self._send(document)
+
     def _send(self, document):
+        line = json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n")
+            with self._sending:
+                self._socket.sendall(line)
         except OSError:
             return False
         return True
@@ -76,13 +88,30 @@ class Control:
         if not isinstance(asked, dict) or "ask" not in asked:
             return self._send({"error": "unknown"})
         reply = {"id": asked["id"]} if "id" in asked else {}
-        verb = self._asks.get(asked["ask"]) if isinstance(asked["ask"], str) else None
+        name = asked["ask"] if isinstance(asked["ask"], str) else ""
+        if name in self._slow:
+            threading.Thread(target=self._take_time, args=(name, asked, reply), name=f"plimsoll-{name}", daemon=True).start()
+            return True
+        verb = self._asks.get(name)
         if verb is None:
             return self._send({**reply, "error": "unknown"})
         try:
             return self._send({**reply, "ok": True, **verb()})
         except Exception as exc:
             return self._send({**reply, "error": f"{type(exc).__name__}: {exc}"[:200]})
+
+    def _take_time(self, name, asked, reply):
+        function, turn = self._slow[name]
+        if not turn.acquire(blocking=False):
+            self._send({**reply, "error": "running"})
+            return
+        try:
+            said = {"ok": True, **function(asked)}
+        except Exception as exc:
+            said = {"error": f"{type(exc).__name__}: {exc}"[:200]}
+        finally:
+            turn.release()
+        self._send({**reply, **said})
 
     def describe(self, description, wait_s=30.0):
         """Sends the description; returns what `go` says, or None when nobody answers in time."""

@@ -54,7 +54,7 @@ class Call:
 
 class Endpoint:
     """One API of the service. `batches` counts running calls of a batchable one; `waiting` are Calls that were given up
-    while a batch that may hold their data was running."""
+    while a batch that may hold their data was running. `ended` counts its Calls."""
 
     def __init__(self, index, path, kind, batchable):
         self.index = index
@@ -64,6 +64,7 @@ class Endpoint:
         self.at_edge = batchable
         self.batches = 0
         self.waiting = []
+        self.ended = 0
         self.error = None
 
 
@@ -78,10 +79,11 @@ def outcome_of(error):
 
 
 class Recorder:
-    """All bookkeeping of Calls; thread-safe."""
+    """All bookkeeping of Calls; thread-safe. `history` tags what PyTorch allocates while it is `tagging`."""
 
-    def __init__(self, page):
+    def __init__(self, page, history=None):
         self.page = page
+        self.history = history
 
     # --- with the page's lock held
 
@@ -99,6 +101,8 @@ class Recorder:
             if call.request == 0:
                 return
             call.flags |= pages.UNBEGUN
+        if call.endpoint is not None:
+            call.endpoint.ended += 1
         if call.flags & pages.BATCHED and call.status >= 500 and not call.error:
             call.error = call.endpoint.error or ""
         outcome = call.outcome or self._judge(call)
@@ -210,21 +214,27 @@ class Recorder:
 
 
 class Span:
-    """One run of a handler, as a context manager: tells the recorder when it begins and how it ends."""
+    """One run of a handler, as a context manager: tells the recorder when it begins and how it ends. `own_thread`: it has
+    its thread for itself, so that what the thread allocates is the request's."""
 
-    __slots__ = ("recorder", "endpoint", "call")
+    __slots__ = ("recorder", "endpoint", "call", "own_thread")
 
-    def __init__(self, recorder, endpoint):
+    def __init__(self, recorder, endpoint, own_thread=False):
         self.recorder = recorder
         self.endpoint = endpoint
+        self.own_thread = own_thread
 
     def __enter__(self):
         if self.endpoint.batchable:
             self.recorder.batch_begins(self.endpoint)
         else:
             self.call = self.recorder.handler_begins(self.endpoint)
+            if self.own_thread and self.recorder.history is not None and self.recorder.history.tagging:
+                self.recorder.history.tag(self.endpoint.path, self.call.request)
 
     def __exit__(self, kind, error, where):
+        if self.own_thread and self.recorder.history is not None and self.recorder.history.tagging:
+            self.recorder.history.tag("", 0)
         if self.endpoint.batchable:
             self.recorder.batch_ends(self.endpoint, error)
         else:
@@ -264,7 +274,7 @@ def wrap(func, recorder, endpoint):
 
         @functools.wraps(func)
         def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint):
+            with Span(recorder, endpoint, own_thread=True):
                 return func(*args, **kwargs)
 
     return wrapper

@@ -29,7 +29,7 @@ import os
 import stat
 import sys
 
-from plimsoll import bento, control, deadline, describe, page, records
+from plimsoll import bento, control, deadline, describe, explain, page, records
 
 
 def kept_back(text):
@@ -61,7 +61,9 @@ class Launcher:
         self.served = False
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
-        self.recorder = records.Recorder(self.page)
+        self.endpoints = []
+        self.verbs = explain.Verbs(self._ended)
+        self.recorder = records.Recorder(self.page, self.verbs.history)
         self.control = self._open_control()
 
     def degrade(self, feature, reason):
@@ -97,6 +99,11 @@ class Launcher:
     def _counters(self):
         with self.page.lock:
             return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
+
+    def _ended(self):
+        """(in flight, {route: requests ended})"""
+        with self.page.lock:
+            return self.page.get("in_flight"), {e.path: e.ended for e in self.endpoints if e.ended}
 
     # --- patches
 
@@ -189,6 +196,7 @@ class Launcher:
                 endpoint.at_edge = True
                 self.degrade(f"records:{name}", exc)
             endpoints.append(endpoint)
+        self.endpoints = endpoints
         prefix = describe.join_paths(service.path_prefix).rstrip("/")
         own_code_first = bool(getattr(service, "middlewares", ()))
         return records.Routes(endpoints, prefix, own_code_first, bool(getattr(service, "mount_apps", ())))
@@ -222,6 +230,7 @@ class Launcher:
             go = self.control.describe(describe.describe(service, self.degraded, elsewhere))
             if go is None:
                 self.degrade("handshake", "nobody said go")
+            self.verbs.install(self.control, go)
             self.control.serve()
             self.feature(page.F_CONTROL)
         if go is None:

@@ -1,0 +1,189 @@
+"""The Python heap seen from below: who refers to an object, up to something that has a name, and what an object holds.
+
+One list, `pool`, keeps the objects that are looked at; everything else here holds their ids. So what we hold ourselves is
+told from what the user holds, and nothing stays behind afterwards. No finalizer, no repr and no comparison of the user's
+runs. The time is looked at between scans of the heap: one scan cannot be interrupted.
+"""
+
+import collections
+import gc
+import sys
+import time
+import types
+
+from plimsoll import names
+
+FRAME = types.FrameType
+GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+CONTAINERS = (list, dict, collections.deque, tuple, set)
+DEPTH = 14
+FRONTIER = 64
+ENDS = 12
+# How good an end of a way is: the lower, the better
+USER_NAME, RUNNING, LIBRARY_NAME, LIBRARY_CLASS, CUT, NOTHING = range(6)
+
+
+def frame_of(generator):
+    for name in ("gi_frame", "cr_frame", "ag_frame"):
+        frame = getattr(generator, name, None)
+        if frame is not None:
+            return frame
+    return None
+
+
+def module_file(cls):
+    return getattr(sys.modules.get(getattr(cls, "__module__", None)), "__file__", None)
+
+
+class Heap:
+    """`running`: {id: where} of the locals of running functions (see explain.running_locals). `deadline`: monotonic."""
+
+    def __init__(self, running, deadline):
+        self.running = running
+        self.deadline = deadline
+        self.pool = []
+        self.index = {}  # id -> position in pool
+        self.parents = {}  # id -> ids of its referrers; absent: not looked at
+        self.own = {id(self.pool), id(self), id(self.__dict__)}
+        self.stats = collections.Counter()
+        self.module_dicts = {}
+        for name, module in list(sys.modules.items()):
+            space = getattr(module, "__dict__", None)
+            if isinstance(space, dict):
+                self.module_dicts.setdefault(id(space), name)
+
+    def late(self):
+        return time.monotonic() > self.deadline
+
+    def keep(self, obj):
+        key = id(obj)
+        if key not in self.index:
+            self.index[key] = len(self.pool)
+            self.pool.append(obj)
+        return key
+
+    def obj(self, key):
+        return self.pool[self.index[key]]
+
+    def terminal(self, obj):
+        """The way up may end here: nothing above says more."""
+        return id(obj) in self.module_dicts or isinstance(obj, (type, types.ModuleType)) or id(obj) in self.running
+
+    def _ours(self, obj):
+        if id(obj) in self.own:
+            return True
+        return type(obj) is FRAME and names.is_own_file(obj.f_code.co_filename)
+
+    @staticmethod
+    def _priority(obj):
+        cls = type(obj)
+        if cls in CONTAINERS:
+            return 0
+        if names.is_user_file(module_file(cls)):
+            return 1
+        return 2 if cls is FRAME else 3
+
+    def climb(self, start):
+        """Fills `parents` above the objects of these ids: one scan of the heap a level, for all of them together."""
+        frontier = [self.obj(k) for k in start if k not in self.parents]
+        self.own.add(id(frontier))
+        depth = 0
+        while frontier and depth < DEPTH and not self.late():
+            depth += 1
+            frontier = self._level(frontier)
+        self.own.discard(id(frontier))
+        self.stats["depth"] = max(self.stats["depth"], depth)
+
+    def _level(self, frontier):
+        wanted = {id(o) for o in frontier}
+        refs = gc.get_referrers(*frontier)
+        fresh = []
+        mine = (id(refs), id(fresh), id(frontier))
+        self.own.update(mine)
+        self.stats["scans"] += 1
+        for key in wanted:
+            self.parents.setdefault(key, [])
+        for r in refs:
+            if self._ours(r):
+                continue
+            touched = {id(x) for x in gc.get_referents(r)} & wanted
+            if not touched:
+                continue
+            new = id(r) not in self.index
+            key = self.keep(r)
+            for child in touched:
+                if key != child:
+                    self.parents[child].append(key)
+            if new and key not in self.parents and not self.terminal(r):
+                fresh.append(r)
+        r = None
+        fresh.sort(key=self._priority)
+        del fresh[FRONTIER:]
+        del refs, frontier
+        self.own.difference_update(mine[:1] + mine[2:])
+        return fresh
+
+    def ends(self, key):
+        """Shortest way from an object to each end above it, the best first: [(how good, (ids from it to the end))]."""
+        queue = collections.deque([(key, (key,))])
+        seen = {key}
+        found = []
+        while queue and len(found) < ENDS:
+            node, path = queue.popleft()
+            obj = self.obj(node)
+            if (node != key and self.terminal(obj)) or node in self.running:
+                found.append((self._rank(obj), path))
+                continue
+            if not self.parents.get(node):
+                found.append((NOTHING if node in self.parents else CUT, path))
+                continue
+            for parent in self.parents[node]:
+                if parent not in seen:
+                    seen.add(parent)
+                    queue.append((parent, path + (parent,)))
+        found.sort(key=lambda item: (item[0], len(item[1])))
+        return found
+
+    def _rank(self, obj):
+        if id(obj) in self.running:
+            return RUNNING
+        if isinstance(obj, type):
+            return USER_NAME if names.is_user_file(module_file(obj)) else LIBRARY_CLASS
+        name = self.module_dicts.get(id(obj)) or getattr(obj, "__name__", "")
+        return USER_NAME if names.is_user_file(getattr(sys.modules.get(name), "__file__", None)) else LIBRARY_NAME
+
+    def is_cycle(self, above):
+        """Nothing above these but themselves: a cycle of garbage. Else something that Python cannot see holds them."""
+        keys = set()
+        stack = list(above)
+        while stack:
+            for p in self.parents.get(stack.pop(), ()):
+                if p in above[:1] or p in keys:
+                    return True
+                keys.add(p)
+                stack.append(p)
+        return False
+
+    def below(self, key, limit, leaf):
+        """Walks down from an object, not through modules, classes and globals of functions. `leaf(obj)` is True for what
+        is looked at and not entered."""
+        start = self.obj(key)
+        stack = [start]
+        self.own.add(id(stack))
+        seen = {id(start)}
+        while stack and len(seen) < limit and not self.late():
+            o = stack.pop()
+            if leaf(o) or id(o) in self.module_dicts:
+                continue
+            if isinstance(o, (type, types.ModuleType, types.BuiltinFunctionType)):
+                continue
+            if isinstance(o, types.FunctionType):
+                parts = (o.__closure__, o.__defaults__, o.__kwdefaults__)
+            else:
+                parts = gc.get_referents(o)
+            for x in parts:
+                if x is not None and id(x) not in seen and gc.is_tracked(x):
+                    seen.add(id(x))
+                    stack.append(x)
+            parts = x = None
+        self.own.discard(id(stack))
