@@ -17,6 +17,7 @@ import threading
 import time
 import tracemalloc
 import warnings
+import weakref
 
 from plimsoll import census, findings, history, host, names
 
@@ -35,6 +36,8 @@ KILL_AFTER_S = 2.0
 REPORT_BYTES = 60 * 1024  # with its envelope it stays below 64 KiB
 FRAMES = 60
 GROWING = 0.05
+LACKING = 0.05
+THREAD_LOCAL = threading.local
 
 
 class Refused(Exception):
@@ -72,6 +75,25 @@ def running_locals():
             frame = frame.f_back
             depth += 1
         frame = None
+    return out
+
+
+def anchors_of_thread_locals():
+    """A fork ends the states of the other threads, and what only their thread locals hold would be freed in the child. Each
+    of them hangs on a small object that the thread's state owns and the `threading.local` knows weakly: whoever keeps that
+    keeps all. Where this interpreter does it in another way the list is empty."""
+    known, out = {}, []
+    objs = gc.get_objects()
+    for o in objs:
+        cls = type(o)
+        is_local = known.get(cls)
+        if is_local is None:
+            is_local = known[cls] = THREAD_LOCAL in cls.__mro__
+        if is_local:
+            for table in gc.get_referents(o):
+                if type(table) is dict:
+                    out += [key() for key in list(table) if type(key) is weakref.ref]
+    o = table = None
     return out
 
 
@@ -256,6 +278,8 @@ class Explainer:
         self._objects = 0
         self._last = None  # of the look before: see _growth
         self._host_last = None
+        self._keep_locals = False
+        self._fork_ms = 0.0
 
     # --- may it, and how
 
@@ -335,6 +359,7 @@ class Explainer:
         start = time.perf_counter()
         torch = census.torch_in_use()
         requests = self.keeper.total() - (self._last["total"] if self._last else 0)
+        self._fork_ms = 0.0
         with Gap() as gap, self.keeper.lock:
             blocks = self._census(torch)
             running = running_locals()
@@ -342,16 +367,13 @@ class Explainer:
             prepared = time.perf_counter()
             deadline = time.monotonic() + budget_s
             before = self._host_last or {}
-            args = (torch, blocks, running, deadline, code, requests, before, mode == "fork")
-            fork_ms = 0.0
+            args = (torch, blocks, running, deadline, code, requests, before)
+            found = None
             if mode == "fork":
                 try:
-                    child = Child(lambda: self._walk(*args), budget_s)
+                    found = self._forked(args, budget_s)
                 except OSError:  # forbidden here, or no memory
                     mode = "inline"
-                else:
-                    fork_ms = child.fork_ms
-                    found = child.read()
             if mode == "inline":
                 found = self._inline(args)
         if found is None or "error" in found:
@@ -361,11 +383,31 @@ class Explainer:
         report["mode"] = mode
         report["cost"] = {
             "prepare_ms": round((prepared - start) * 1e3, 2),
-            "fork_ms": round(fork_ms, 2),
+            "fork_ms": round(self._fork_ms, 2),
             "pause_ms": round(gap.longest * 1e3, 2),
             "total_ms": round((time.perf_counter() - start) * 1e3, 1),
         }
         return fitted(report)
+
+    def _forked(self, args, budget_s):
+        """Once more with the thread locals of the other threads kept, when tensors are missing in the child."""
+        found = self._fork(args, budget_s)
+        if self._keep_locals or found is None or not self._lacks(found, len(args[1])):
+            return found
+        self._keep_locals = True
+        return self._fork(args, budget_s) or found
+
+    def _fork(self, args, budget_s):
+        kept = anchors_of_thread_locals() if self._keep_locals else None
+        child = Child(lambda: self._walk(*args, forked=True), budget_s)
+        kept = None  # noqa: F841
+        self._fork_ms = max(self._fork_ms, child.fork_ms)
+        return child.read()
+
+    @staticmethod
+    def _lacks(found, blocks):
+        lost = sum(r["count"] for r in found.get("unexplained", ()) if not r["python_tensor"] and not r["private_pool"])
+        return lost > LACKING * blocks
 
     def _census(self, torch):
         """Live blocks; another window where requests have ended. An allocator without blocks has none."""
@@ -387,7 +429,7 @@ class Explainer:
             if was:
                 gc.enable()
 
-    def _walk(self, torch, blocks, running, deadline, code, requests, before, forked):
+    def _walk(self, torch, blocks, running, deadline, code, requests, before, forked=False):
         """What is known of the heap now. In the child, or with gc off."""
         report = {"complete": True, "findings": [], "unexplained": [], "pinned_host": [], "stats": {}}
         kinds = None

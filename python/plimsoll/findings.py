@@ -9,12 +9,14 @@ in Python: rows by size, pool and allocating line.
 import collections
 
 from plimsoll import names
-from plimsoll.heap import NOTHING, Heap
+from plimsoll.heap import CUT, NOTHING, Heap, module_file
 from plimsoll.tensors import Tensors
 from plimsoll.ways import Ways
 
 GROUPS = 8  # sampled at a time
+FEW = 6  # of a shape: they are sampled together with others of their kind
 ROUNDS = 8
+CHAIN = 4  # objects of one class in a row
 ROWS = 20
 LEFT_ROWS = 8
 SHAPES = 5
@@ -36,6 +38,7 @@ class Walk:
         self.tensors = Tensors(torch, self.heap, blocks, census)
         self.ways = Ways(self.heap, self.source)
         self.orphans = set()  # blocks whose tensor nothing in Python refers to
+        self.claimed = set()  # blocks that a row counts; none is counted twice
         self.heap.own.update((id(self), id(self.__dict__)))
 
     def run(self):
@@ -72,7 +75,7 @@ class Walk:
     # --- sampling
 
     def _sample(self, pending):
-        """A few tensors of each rough kind, spread over the batches."""
+        """A few tensors of each kind and size, spread over the batches."""
         t = self.tensors
         groups = collections.defaultdict(list)
         for address in pending:
@@ -81,8 +84,10 @@ class Walk:
                 if t.is_tensor(key):
                     one = self.heap.obj(key)
                     kind = (one.dim(), str(one.dtype), one.grad_fn is not None)
-                groups[kind].append((t.batch(address), address, key))
+                groups[(kind, self.blocks[address][0])].append((t.batch(address), address, key))
         one = None
+        for kind, size in [k for k, group in groups.items() if len(group) < FEW]:
+            groups[(kind, 0)] += groups.pop((kind, size))
         out = []
         for group in sorted(groups.values(), key=lambda g: -sum(self.blocks[a][0] for _, a, _ in g))[:GROUPS]:
             group.sort()
@@ -151,6 +156,22 @@ class Walk:
 
     # --- one row
 
+    def _front(self, rank, path, pick):
+        """A way that was cut inside a chain of objects of one class goes on from the chain's front."""
+        heap = self.heap
+        kinds = collections.Counter(type(heap.obj(k)) for k in path[-2 * CHAIN :])
+        cls, count = max(kinds.items(), key=lambda item: (item[0] is not dict, item[1]))
+        if count < CHAIN or not names.is_user_file(module_file(cls)):
+            return rank, path, pick
+        heads = heap.heads(cls)
+        heap.climb(heads)
+        for head in heads:
+            for better, way in heap.ends(head)[:1]:
+                if better < rank:
+                    first = next(i for i, k in enumerate(path) if type(heap.obj(k)) is cls)
+                    return better, (*path[: first + 1], *way), first + 1
+        return rank, path, pick
+
     def _spans(self, blocks):
         return len({self.tensors.batch(a) for a in blocks}) >= 2
 
@@ -169,14 +190,33 @@ class Walk:
             held = self.tensors.held_by(path[pick])
         return (at, *held)
 
+    def _end_of_run(self, path, pick):
+        """In a chain of objects of one user class the last one says who owns them."""
+        heap = self.heap
+        cls = type(heap.obj(path[pick]))
+        if not names.is_user_file(module_file(cls)):
+            return pick
+        for at in range(pick + 1, len(path)):
+            one = heap.obj(path[at])
+            if type(one) is cls:
+                pick = at
+            elif type(one) is not dict or heap.terminal(one):
+                break
+        return pick
+
     def _row(self, entries, pending):
         key, rank, path, pick = entries[0]
         if not self.heap.parents.get(key):
             return None
+        if rank == CUT:
+            rank, path, pick = self._front(rank, path, pick)
+        pick = self._end_of_run(path, pick)
         pick, addresses, graph_only, tensors, nodes = self._hold(path, pick)
         mine = addresses | graph_only
         if not mine & pending:
             return None
+        mine -= self.claimed
+        self.claimed |= mine
         pending -= mine
         anchor, via, way = self.ways.describe(path, pick)
         if anchor["kind"] == "unknown" and len(path) == 1:
@@ -207,7 +247,7 @@ class Walk:
             "blocks": len(mine),
             "tensors": tensors or len(mine),
             "bytes": sum(self.blocks[a][0] for a in mine),
-            "graph_blocks": len(graph_only),
+            "graph_blocks": len(graph_only & mine),
             "grown_at": self._growers(anchor),
             "way": way[:12],
         }  # fmt: skip

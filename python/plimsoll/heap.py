@@ -46,6 +46,7 @@ class Heap:
         self.parents = {}  # id -> ids of its referrers; absent: not looked at
         self.own = {id(self.pool), id(self), id(self.__dict__)}
         self.stats = collections.Counter()
+        self._anchored = {}
         self.module_dicts = {}
         for name, module in list(sys.modules.items()):
             space = getattr(module, "__dict__", None)
@@ -67,7 +68,35 @@ class Heap:
 
     def terminal(self, obj):
         """The way up may end here: nothing above says more."""
-        return id(obj) in self.module_dicts or isinstance(obj, (type, types.ModuleType)) or id(obj) in self.running
+        if id(obj) in self.module_dicts or isinstance(obj, types.ModuleType) or id(obj) in self.running:
+            return True
+        return isinstance(obj, type) and self.anchored(obj)
+
+    def anchored(self, cls):
+        """A class that its module has under its name. One that is made by a function has no place of its own."""
+        known = self._anchored.get(id(cls))
+        if known is None:
+            at = sys.modules.get(type.__getattribute__(cls, "__module__") if isinstance(cls, type) else None)
+            for step in cls.__qualname__.split("."):
+                space = getattr(at, "__dict__", None) or {}
+                at = space.get(step)
+            known = at is cls or not cls.__flags__ & (1 << 9)  # a static type is never made anew
+            self._anchored[id(cls)] = known
+        return known
+
+    def heads(self, cls, limit=8):
+        """Of the instances of a class those that no other instance refers to, directly or through its dictionary: the
+        front of a chain that is too long to be climbed."""
+        objs = [o for o in gc.get_objects() if type(o) is cls]
+        below = set()
+        for o in objs:
+            for x in gc.get_referents(o):
+                below.add(id(x))
+                if type(x) is dict:
+                    below.update(id(y) for y in gc.get_referents(x))
+        found = [self.keep(o) for o in objs if id(o) not in below][:limit]
+        o = x = None
+        return found
 
     def _ours(self, obj):
         if id(obj) in self.own:
@@ -173,9 +202,9 @@ class Heap:
         seen = {id(start)}
         while stack and len(seen) < limit and not self.late():
             o = stack.pop()
-            if leaf(o) or id(o) in self.module_dicts:
+            if leaf(o) or id(o) in self.module_dicts or isinstance(o, (types.ModuleType, types.BuiltinFunctionType)):
                 continue
-            if isinstance(o, (type, types.ModuleType, types.BuiltinFunctionType)):
+            if isinstance(o, type) and self.anchored(o):
                 continue
             if isinstance(o, types.FunctionType):
                 parts = (o.__closure__, o.__defaults__, o.__kwdefaults__)

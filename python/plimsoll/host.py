@@ -162,7 +162,7 @@ class HostWalk:
             if not ends or self.heap.late():
                 continue
             anchor, via, way = self.ways.describe(ends[0][1], 0)
-            if names.is_own_file(anchor["file"]):
+            if anchor["kind"] == "unknown" or names.is_own_file(anchor["file"]):
                 continue
             more = lengths[key] - self.before.get(key, 0)
             rows.append(

@@ -70,14 +70,16 @@ def assign_targets(node):
 
 
 def refers(node, name, is_attr):
-    """The expression is `name`, or something of it: name[k], name.x; with is_attr ….name."""
-    if is_attr:
-        while isinstance(node, ast.Subscript):
+    """The expression is `name`, or something of it: name[k], name.x, name.get(); with is_attr ….name and of that."""
+    while True:
+        if is_attr and isinstance(node, ast.Attribute) and node.attr == name:
+            return True
+        if isinstance(node, (ast.Subscript, ast.Attribute)):
             node = node.value
-        return isinstance(node, ast.Attribute) and node.attr == name
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id == name
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            return not is_attr and isinstance(node, ast.Name) and node.id == name
 
 
 class Source:

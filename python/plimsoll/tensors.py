@@ -36,7 +36,7 @@ class Tensors:
         """'tensor', 'storage', 'module', 'graph' or '' for a type, without touching an instance."""
         found = self.kinds.get(cls)
         if found is None:
-            mro = type.mro(cls) if cls is type else cls.__mro__
+            mro = cls.__mro__
             torch = self.torch
             found = ""
             if torch.Tensor in mro:
