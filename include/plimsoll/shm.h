@@ -172,7 +172,7 @@ struct pl_page_tag {
  * MEMORY: the fields of device memory are set.
  * ALONE: begin: no user code ran. End: none ran at any time but this request's, so that allocated_before and
  *   allocated are its own.
- * OVERLAPPED: end only, with MEMORY: the opposite of ALONE.
+ * OVERLAPPED: end only, of what began: the opposite of ALONE.
  * PEAK_EXACT: end only: peak is this request's own; else it is of the group that it ran in.
  * QUIESCENT: end only: no user code runs now, so that allocated is what stays.
  * OOM: end only: it failed for lack of device memory, whatever its reply says.

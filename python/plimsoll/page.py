@@ -39,6 +39,7 @@ COUNTERS = (
     "progress", "begun", "ended", "in_flight", "zombies", "tasks", "batches", "errors",
     "imported_ms", "loaded_ms", "serving_ms", "features", "ooms", "untagged",
 )  # fmt: skip
+PROGRESS, BEGUN, ENDED, IN_FLIGHT = range(COUNTERS_AT // 8, COUNTERS_AT // 8 + 4)
 DEVICE_FIELDS = ("allocated", "reserved", "active", "peak", "inactive_split", "retries", "ooms", "total")
 HOST_FIELDS = ("sampled_us", "anon", "swap", "rss", "threads", "python_blocks", "gc_objects")
 
@@ -176,6 +177,9 @@ class Page:
             self._words[k] = value
         self._words[at] = now_us()
 
+    def host_now(self, name):
+        return self._words[HOST_AT // 8 + HOST_FIELDS.index(name)]
+
     def gc_objects(self, count):
         self._ours()
         self._words[HOST_AT // 8 + HOST_FIELDS.index("gc_objects")] = count
@@ -183,14 +187,14 @@ class Page:
     def begin(self, request, flags, route, tag=NO_TAG, memory=(0, 0, 0)):
         """Writes a begin record; returns its time. `memory`: device, allocated, reserved."""
         self._ours()
-        at = now_us()
-        n = self.get("begun")
-        self.add("in_flight")
-        self.add("progress")
-        thread = threading.get_native_id()
-        self._write(BEGINS_AT + (n % RECORDS) * BEGIN.size, n,
-                    BEGIN.pack(0, flags, 2 * n + 2, request, at, thread, self.get("in_flight"), route, tag, *memory))  # fmt: skip
-        self.set("begun", n + 1)
+        words, at = self._words, now_us()
+        n = words[BEGUN]
+        words[IN_FLIGHT] += 1
+        words[PROGRESS] += 1
+        record = BEGIN.pack(0, flags, 2 * n + 2, request, at, threading.get_native_id(), words[IN_FLIGHT], route, tag,
+                            *memory)  # fmt: skip
+        self._write(BEGINS_AT + (n % RECORDS) * BEGIN.size, n, record)
+        words[BEGUN] = n + 1
         return at
 
     def end(self, request, flags, route, begun_us, status, outcome, error, tag=NO_TAG, device=0, batch=0,
@@ -198,29 +202,29 @@ class Page:
         """Writes an end record; `begun_us` None: the request never began. `memory`: allocated before and after,
         reserved, peak. `begun`: the value of the counter right after its begin record."""
         self._ours()
-        at = now_us()
-        n = self.get("ended")
+        words, at = self._words, now_us()
+        n = words[ENDED]
         if begun_us is not None:
-            self.add("in_flight", -1)
+            words[IN_FLIGHT] -= 1
         if outcome == ERROR:
             self.add("errors")
         if flags & OOM:
             self.add("ooms")
         if tag == OTHER:
             self.add("untagged")
-        self.add("progress")
+        words[PROGRESS] += 1
         duration = 0 if begun_us is None else at - begun_us
-        self._write(ENDS_AT + (n % RECORDS) * END.size, n,
-                    END.pack(0, flags, 2 * n + 2, request, at, duration, threading.get_native_id(),
-                             self.get("in_flight"), route, status, outcome, tag, device, batch,
-                             error.encode("utf-8", "replace")[:32], *memory, input_bytes, host_anon, begun))  # fmt: skip
-        self.set("ended", n + 1)
+        name = error.encode("utf-8", "replace")[:32] if error else b""
+        record = END.pack(0, flags, 2 * n + 2, request, at, duration, threading.get_native_id(), words[IN_FLIGHT],
+                          route, status, outcome, tag, device, batch, name, *memory, input_bytes, host_anon,
+                          begun)  # fmt: skip
+        self._write(ENDS_AT + (n % RECORDS) * END.size, n, record)
+        words[ENDED] = n + 1
 
     def _write(self, at, n, packed):
-        record = bytearray(packed)
-        struct.pack_into("<I", record, 0, zlib.crc32(memoryview(record)[4:]))
-        seq = (at + 8) // 8
+        """The CRC is of all behind it; its four bytes and the flags go as one, then what is behind the sequence."""
+        seq = at // 8 + 1
         self._words[seq] = 2 * n + 1
-        self._bytes[at : at + 8] = record[:8]
-        self._bytes[at + 16 : at + len(record)] = record[16:]
+        self._words[at // 8] = zlib.crc32(packed[4:]) | int.from_bytes(packed[4:8], "little") << 32
+        self._bytes[at + 16 : at + len(packed)] = packed[16:]
         self._words[seq] = 2 * n + 2

@@ -42,6 +42,9 @@ def until(condition, what="", limit_s=30):
         select.select([], [], [], 0.005)
 
 
+KIND = 127  # the flags that tell what a request is, not what it met
+
+
 class PageReader:
     """Reads a page that somebody else writes; every record is checked."""
 
@@ -63,6 +66,7 @@ class PageReader:
             record = dict(zip(names, form.unpack(raw)))
             assert record["seq"] == 2 * n + 2, record
             assert record["crc"] == zlib.crc32(raw[4:]), record
+            record["kind"] = record["flags"] & KIND
             out.append(record)
         return out
 
@@ -192,8 +196,8 @@ class Worker:
     def say(self, **document):
         self.control.sendall(json.dumps({"v": 1, **document}).encode() + b"\n")
 
-    def ask(self, verb, number=1):
-        self.say(id=number, ask=verb)
+    def ask(self, verb, number=1, **more):
+        self.say(id=number, ask=verb, **more)
         return self.line()
 
     # --- HTTP

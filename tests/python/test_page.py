@@ -14,7 +14,6 @@ from harness import PACKAGE, ROOT, PageReader, cmake_version
 from plimsoll import __version__
 from plimsoll import page as pages
 
-
 BLOCKS = ("counters", "begins", "ends", "devices", "host", "engine", "tags")
 
 
