@@ -97,11 +97,19 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("control", exc)
             return None
-        return control.Control(fd, self._counters, {"sample": self._sample, "empty_cache": self._empty_cache})
+        return control.Control(fd, self._counters, {
+            "sample": self._sample, "empty_cache": self._empty_cache, "configure": self._configure,
+        })  # fmt: skip
 
     def _counters(self):
         with self.page.lock:
             return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
+
+    def _configure(self, asked):
+        """Settings that a running worker takes over; also those that came with `go`."""
+        if asked.get("memory_sync") in ("off", "sampled", "always"):
+            self.recorder.memory.sync = asked["memory_sync"]
+        return {}
 
     def _sample(self, asked):
         counters = {**self._counters(), **self.recorder.sample()}
@@ -252,8 +260,7 @@ class Launcher:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
             self._find_dependencies(go["runner_map"])
-        if go.get("memory_sync") in ("off", "sampled", "always"):
-            self.recorder.memory.sync = go["memory_sync"]
+        self._configure(go)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1
