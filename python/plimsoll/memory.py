@@ -16,7 +16,7 @@ import time
 from plimsoll import page as pages
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
-DEVICES_EVERY_S = 1.0  # which devices are in use is looked at again
+DEVICES_EVERY_S = 0.05  # which devices are in use is looked at again
 SYNC_EVERY_S = 1.0  # memory.sync: sampled
 HOST_EVERY_S = 0.01  # anonymous memory, for records
 STATUS_EVERY_S = 1.0  # the rest of /proc/self/status

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from .server import ROOT
 
-sys.path.insert(0, str(ROOT / "tests/python"))
-sys.path.insert(1, str(ROOT / "python"))
+sys.path.append(str(ROOT / "tests/python"))
+sys.path.append(str(ROOT / "python"))
 
 from harness import PageReader, until  # noqa: E402, F401
 

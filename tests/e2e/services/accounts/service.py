@@ -19,6 +19,19 @@ def wait_for_gate():
         time.sleep(0.01)
 
 
+class Syncs:
+    """Counts torch.cuda.synchronize()."""
+
+    count, original = 0, staticmethod(torch.cuda.synchronize)
+
+    def __call__(self, *args):
+        Syncs.count += 1
+        return self.original(*args)
+
+
+torch.cuda.synchronize = Syncs()
+
+
 @bentoml.service(threads=4, traffic={"timeout": 60})
 class Accounts:
     def __init__(self):
@@ -78,7 +91,7 @@ class Accounts:
 
     @bentoml.api
     def stream(self, n: int):
-        for i in range(n):
+        for _ in range(n):
             block = held(4 * MIB)
             yield f"{block.numel()}\n"
             del block
@@ -86,6 +99,15 @@ class Accounts:
     @bentoml.api
     async def shaped(self, x: np.ndarray, title: str = "") -> int:
         return int(x.size)
+
+    @bentoml.api
+    def syncs(self) -> int:
+        return Syncs.count
+
+    @bentoml.api
+    def fill_cache(self, mib: int) -> int:
+        held(mib * MIB)
+        return torch.cuda.memory_reserved()
 
     @bentoml.task
     def job(self, mib: int) -> int:
