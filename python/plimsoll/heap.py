@@ -47,6 +47,7 @@ class Heap:
         self.own = {id(self.pool), id(self), id(self.__dict__)}
         self.stats = collections.Counter()
         self._anchored = {}
+        self._globals = None
         self.module_dicts = {}
         for name, module in list(sys.modules.items()):
             space = getattr(module, "__dict__", None)
@@ -193,9 +194,20 @@ class Heap:
                 stack.append(p)
         return False
 
+    def _is_global(self, obj):
+        """It has a module's name of its own: what it holds is not somebody else's who can reach it, as a task reaches its
+        event loop, and that every logger."""
+        if self._globals is None:
+            self._globals = set()
+            for module in list(sys.modules.values()):
+                space = getattr(module, "__dict__", None)
+                if isinstance(space, dict):
+                    self._globals.update(map(id, dict.values(space)))
+        return id(obj) in self._globals
+
     def below(self, key, limit, leaf):
-        """Walks down from an object, not through modules, classes and globals of functions. `leaf(obj)` is True for what
-        is looked at and not entered."""
+        """Walks down from an object, not through modules, classes, globals of functions, and what is itself a global.
+        `leaf(obj)` is True for what is looked at and not entered."""
         start = self.obj(key)
         stack = [start]
         self.own.add(id(stack))
@@ -204,7 +216,7 @@ class Heap:
             o = stack.pop()
             if leaf(o) or id(o) in self.module_dicts or isinstance(o, (types.ModuleType, types.BuiltinFunctionType)):
                 continue
-            if isinstance(o, type) and self.anchored(o):
+            if (isinstance(o, type) and self.anchored(o)) or (o is not start and self._is_global(o)):
                 continue
             if isinstance(o, types.FunctionType):
                 parts = (o.__closure__, o.__defaults__, o.__kwdefaults__)

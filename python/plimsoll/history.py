@@ -70,10 +70,17 @@ class History:
         except AttributeError:
             return None
 
-    def tag(self, route, request):
+    def tag(self, endpoint, call):
         """`route|bucket|request`, a string: a dictionary would cost ten times as much."""
+        bucket = next((name for name, tag in endpoint.tags.items() if tag == call.tag), "")
+        self._say(f"{endpoint.path}|{bucket}|{call.request:x}")
+
+    def untag(self):
+        self._say("")
+
+    def _say(self, text):
         try:
-            self._set(f"{route}||{request:x}" if route else "")
+            self._set(text)
         except Exception:
             self.tagging = False
 
