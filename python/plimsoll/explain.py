@@ -36,7 +36,7 @@ KILL_AFTER_S = 2.0
 REPORT_BYTES = 60 * 1024  # with its envelope it stays below 64 KiB
 FRAMES = 60
 GROWING = 0.05
-LACKING = 0.05
+LACKING = 0.01
 THREAD_LOCAL = threading.local
 
 
@@ -407,7 +407,7 @@ class Explainer:
     @staticmethod
     def _lacks(found, blocks):
         lost = sum(r["count"] for r in found.get("unexplained", ()) if not r["python_tensor"] and not r["private_pool"])
-        return lost > LACKING * blocks
+        return lost >= max(4, LACKING * blocks)
 
     def _census(self, torch):
         """Live blocks; another window where requests have ended. An allocator without blocks has none."""

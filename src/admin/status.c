@@ -51,6 +51,11 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
                           (double)l.age_ms / 1000, "requests", (json_int_t)l.requests, "in_flight",
                           (int)l.in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
                           "timeline", timeline_json(&l));
+    if (pl_look_holder(w) != NULL) {
+        json_t *verdict = json_object_get(o, "verdict");
+        if (verdict == NULL) json_object_set_new(o, "verdict", verdict = json_object());
+        json_object_set_new(verdict, "holder", json_string(pl_look_holder(w)));
+    }
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
     json_t *memory = memory_json(w, now);
     if (json_array_size(memory) > 0) json_object_set(o, "memory", memory);

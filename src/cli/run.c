@@ -193,6 +193,11 @@ static void on_action(void *ctx, const char *action, bool ok, const char *messag
         pl_admin_action_done(run.admin, action, ok ? 0 : 1, message);
 }
 
+static void on_report(void *ctx, const char *action, int exit_status, const char *message, const char *json) {
+    (void)ctx;
+    pl_admin_action_report(run.admin, action, exit_status, message, json);
+}
+
 static void on_renew_done(const char *action, int exit_status, const char *message) {
     pl_admin_action_done(run.admin, action, exit_status, message);
 }
@@ -372,6 +377,7 @@ static bool make_parts(struct pl_err *err) {
                                    .python_path = run.python_side,
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
+                                   .on_report = on_report,
                                    .on_keeper_news = on_keeper_news },
         err);
     if (run.crew == NULL) return false;

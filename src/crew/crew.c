@@ -26,6 +26,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->python_path = o->python_path;
     c->on_stopped = o->on_stopped;
     c->on_action = o->on_action;
+    c->on_report = o->on_report;
     c->on_keeper_news = o->on_keeper_news;
     c->ctx = o->ctx;
     c->services = calloc(n, sizeof *c->services);
@@ -40,6 +41,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         s->more = calloc(1, sizeof *s->more);
         if (s->more == NULL) goto out_of_memory;
         pl_guard_init(s);
+        pl_explain_init(s);
         s->more->slots = calloc(1, sizeof *s->more->slots);
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;

@@ -86,6 +86,8 @@ struct pl_crew_options {
     const char *python_path;         /* our Python side, for PYTHONPATH */
     void (*on_stopped)(void *ctx);   /* after pl_crew_stop: no worker is left */
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    /* The same with the status that the verb ends with, and a document of it or NULL. */
+    void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m); /* STOP, HELM and the like */
     void *ctx;
 };

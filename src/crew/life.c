@@ -170,6 +170,7 @@ static void enter_ready(struct pl_worker *w) {
     tell_restarted(w, now);
     w->routable = o->says_ready;
     pl_note_leave(w);
+    pl_explain_ready(w);
     pl_replace_ready(w);
     pl_gap_meter(s, now);
     pl_life_ready_changed(s);
@@ -367,6 +368,7 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     if (!w->exited) pl_life_exited(w, e);
     pl_output_done(w);
     pl_control_close(w);
+    pl_explain_stop(w);
     w->more->keeper_gone = true;
     w->more->gone_ms = pl_crew_now(c);
     if (w->more->ordered && !is_failure(w->more) && w->more->stopped_ms != 0)
@@ -400,6 +402,7 @@ static void let_go(struct pl_worker *w) {
     }
     pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
     pl_accounts_free(w);
+    pl_explain_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
     pl_output_free(w);

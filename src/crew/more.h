@@ -110,6 +110,14 @@ struct pl_worker_more {
     uint32_t held_told;      /* the same for worker.replace_held */
     struct pl_host_use host;
     struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
+    /* who holds its memory: explain.c */
+    struct pl_explaining *explaining; /* under way; NULL: none is */
+    struct pl_proposal {
+        char why[32]; /* the verdict that wants to know; "": none */
+        unsigned tries;
+        uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
+    } proposal;
+    char *holder; /* "service.py:41 CACHE"; NULL: not known */
 };
 
 /* One place for a worker: 1..N. */
@@ -206,6 +214,7 @@ struct pl_crew {
     bool adopting; /* not all that is there is known yet: nothing is started */
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
@@ -277,6 +286,14 @@ typedef void (*pl_control_answer)(void *ctx, struct pl_worker *w, const char *li
 bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
                     pl_control_answer done, void *ctx);
 void pl_control_tick(struct pl_worker *w, uint64_t now); /* late answers; what it should know or tell */
+/* explain.c */
+void pl_explain_init(const struct pl_service *s); /* closed label sets */
+void pl_explain_ready(struct pl_worker *w);       /* what lives in it now is the model */
+void pl_explain_tick(struct pl_worker *w, uint64_t now);
+void pl_explain_stop(struct pl_worker *w); /* it can be asked no more */
+void pl_explain_free(struct pl_worker *w);
+bool pl_explain_told(struct pl_worker *w, const char *line,
+                     size_t len); /* false: it is about something else */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */
