@@ -358,10 +358,11 @@ class Explainer:
     def _run(self, mode, budget_s, code):
         start = time.perf_counter()
         torch = census.torch_in_use()
-        requests = self.keeper.total() - (self._last["total"] if self._last else 0)
         self._fork_ms = 0.0
         with Gap() as gap, self.keeper.lock:
             blocks = self._census(torch)
+            _, counts = self._counts()  # now: requests may go on while the child walks
+            requests = sum(counts.values()) - (self._last["total"] if self._last else 0)
             running = running_locals()
             now = host.figures()
             prepared = time.perf_counter()
@@ -379,7 +380,7 @@ class Explainer:
         if found is None or "error" in found:
             found = {"complete": False, "findings": [], "unexplained": [], "pinned_host": [], "stats": {},
                      "error": found["error"] if found else "the walk did not end in time"}  # fmt: skip
-        report = self._finish(found, now, before)
+        report = self._finish(found, now, before, counts)
         report["mode"] = mode
         report["cost"] = {
             "prepare_ms": round((prepared - start) * 1e3, 2),
@@ -452,7 +453,7 @@ class Explainer:
 
     # --- two looks
 
-    def _finish(self, report, now, before):
+    def _finish(self, report, now, before, counts):
         lengths = {int(k): n for k, n in report.pop("_lengths", {}).items()}
         types = report.pop("_types", {})
         twin = {**now, **report.pop("host", {})}
@@ -463,12 +464,11 @@ class Explainer:
         report["host"] = twin
         self._objects = report["stats"].get("objects", twin.get("objects", 0))
         self._host_last = {"lengths": lengths, "types": types, "figures": now}
-        self._growth(report)
+        self._growth(report, counts)
         return report
 
-    def _growth(self, report):
+    def _growth(self, report, counts):
         """The net growth of each holder since the look before decides, not its name: a full cache grows no more."""
-        _, counts = self._counts()
         windows = self.keeper.census.windows
         total = sum(counts.values())
         before = self._last

@@ -18,6 +18,7 @@ GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType
 CONTAINERS = (list, dict, collections.deque, tuple, set)
 DEPTH = 14
 FRONTIER = 64
+NEAR = 6  # further up fewer are followed: one scan costs objects of the heap times those
 ENDS = 12
 # How good an end of a way is: the lower, the better
 USER_NAME, RUNNING, LIBRARY_NAME, LIBRARY_CLASS, CUT, NOTHING = range(6)
@@ -120,11 +121,28 @@ class Heap:
         depth = 0
         while frontier and depth < DEPTH and not self.late():
             depth += 1
-            frontier = self._level(frontier)
+            frontier = self._level(frontier, FRONTIER if depth < NEAR else FRONTIER // 4)
+            if all(self._is_owned(key) for key in start):
+                break  # more ways would only be longer ones
         self.own.discard(id(frontier))
         self.stats["depth"] = max(self.stats["depth"], depth)
 
-    def _level(self, frontier):
+    def _is_owned(self, key):
+        """The user's own code is above it already."""
+        queue, seen = [key], {key}
+        for node in queue:
+            obj = self.obj(node)
+            if node in self.running or (node != key and self.terminal(obj)):
+                if self._rank(obj) <= RUNNING:
+                    return True
+                continue
+            for parent in self.parents.get(node, ()):
+                if parent not in seen:
+                    seen.add(parent)
+                    queue.append(parent)
+        return False
+
+    def _level(self, frontier, most):
         wanted = {id(o) for o in frontier}
         refs = gc.get_referrers(*frontier)
         fresh = []
@@ -148,7 +166,7 @@ class Heap:
                 fresh.append(r)
         r = None
         fresh.sort(key=self._priority)
-        del fresh[FRONTIER:]
+        del fresh[most:]
         del refs, frontier
         self.own.difference_update(mine[:1] + mine[2:])
         return fresh

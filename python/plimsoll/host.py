@@ -12,11 +12,11 @@ import sys
 import tracemalloc
 
 from plimsoll import names
-from plimsoll.heap import Heap
+from plimsoll.heap import Heap, module_file
 from plimsoll.ways import Ways
 
-CONTAINERS_KEPT = 2000  # the longest, by id and length, from one look to the next
-LONG = 64
+CONTAINERS_KEPT = 20_000  # the longest, by id and length, from one look to the next
+LONG = 16
 TYPES = 30
 ROWS = 5
 SAMPLED = 64
@@ -122,7 +122,8 @@ class HostWalk:
         types = collections.Counter()
         lengths = {}
         keys = {}
-        for at, o in enumerate(objs):
+        users = {}  # class -> its file is the user's
+        for at, o in enumerate(objs):  # it becomes longer
             cls = type(o)
             types[cls] += 1
             if cls in HAVE_LENGTH:
@@ -130,7 +131,20 @@ class HostWalk:
                 if n >= LONG:
                     lengths[id(o)] = n
                     keys[id(o)] = at
-        o = None
+            # A dictionary of numbers and texts is not the collector's: only who holds it knows of it
+            inside = ()
+            if cls is dict:
+                inside = list(dict.values(o))  # at once: in the process itself others go on
+            elif users.setdefault(cls, None) is None:
+                users[cls] = names.is_user_file(module_file(cls))
+            if users.get(cls):
+                inside = gc.get_referents(o)
+            for x in inside:
+                if type(x) is dict and not gc.is_tracked(x) and len(x) >= LONG and id(x) not in lengths:
+                    lengths[id(x)] = len(x)
+                    keys[id(x)] = len(objs)
+                    objs.append(x)
+        o = x = inside = None
         grown = self._grown(lengths)
         for key in grown:
             self.heap.keep(objs[keys[key]])
@@ -141,7 +155,7 @@ class HostWalk:
         report = {"objects": sum(types.values()), "holders": self._rows(grown, lengths)}
         if self.types_before:
             more = {k: n - self.types_before[k] for k, n in counts.items() if k in self.types_before}
-            more = {k: n for k, n in more.items() if n >= max(LONG, self.requests // 5)}
+            more = {k: n for k, n in more.items() if n >= max(64, self.requests // 5)}
             report["types"] = [{"type": k, "count": counts[k], "grown": more[k]} for k in sorted(more, key=more.get)[::-1]]
             report["types"] = report["types"][:ROWS]
         return report, {k: lengths[k] for k in longest}, counts
@@ -191,15 +205,13 @@ class HostWalk:
     def _element_bytes(self, container):
         """Mean size of the last elements; without iterating anything but Python's own containers."""
         cls = type(container)
-        elements = []
+        elements = []  # taken at once, see above
         if cls in (list, collections.deque):
-            n = cls.__len__(container)
-            elements = [container[i] for i in range(max(0, n - SAMPLED), n)]
-        elif cls is not set:
-            for k in reversed(list(dict.keys(container))[-SAMPLED:]):
-                elements += [k, dict.__getitem__(container, k)]
+            elements = list(container)[-SAMPLED:]
+        elif cls is set:
+            elements = list(container)[:SAMPLED]
         else:
-            elements = [x for x, _ in zip(container, range(SAMPLED))]
+            elements = [x for pair in list(dict.items(container))[-SAMPLED:] for x in pair]
         if not elements:
             return 0
         per = 2 if issubclass(cls, dict) else 1

@@ -322,7 +322,8 @@ void pl_explain_propose(struct pl_worker *w, const char *why) {
     snprintf(p->why, sizeof p->why, "%s", why);
 }
 
-void pl_explain_settled(struct pl_worker *w) {
+void pl_explain_settled(struct pl_worker *w, const char *why) {
+    if (strcmp(w->more->proposal.why, why) != 0) return;
     w->more->proposal = (struct pl_proposal){ 0 };
     free(w->more->holder);
     w->more->holder = NULL;

@@ -32,5 +32,6 @@ bool pl_service_snapshot(struct pl_service *s, uint32_t slot, const char *action
 /* A verdict asks who it is: looked at once, with the memory history on for the time in between, when the
  * worker has a quiet moment. Called again for the same verdict it does nothing, until pl_explain_settled. */
 void pl_explain_propose(struct pl_worker *w, const char *why);
-void pl_explain_settled(struct pl_worker *w);
+/* That verdict is over. Another's is left alone. */
+void pl_explain_settled(struct pl_worker *w, const char *why);
 #endif

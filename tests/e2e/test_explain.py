@@ -134,7 +134,8 @@ def test_host_memory_is_explained_too(server):
     with Traffic(server, ["/remember"]) as traffic:
         traffic.count = 1000
         report = explain(server, "--force", "--again", "60s")
-    row = next(r for r in report["host"]["holders"] if r["holder"] == "NOTES")
+    row = next((r for r in report["host"]["holders"] if r["holder"] == "NOTES"), None)
+    assert row, report["host"]
     assert (row["file"], row["line"], row["kind"]) == ("service.py", line_of("NOTES = {}"), "module_global")
     assert row["grown"] >= 290 and abs(row["bytes_grown"] / row["grown"] / 65536 - 1) < 0.1
     assert row["grown_at"][0]["line"] == line_of("NOTES[n] = ")
@@ -175,10 +176,27 @@ def test_an_oom_leaves_a_snapshot(server):
     assert len(server.log.find("snapshot.saved", {"why": "oom"})) == 1
 
 
+def test_a_verdict_looks_once_with_the_history_on(serve, cache):
+    server = start(serve, cache, "--mode", "observe", "--replace.host_rss", "64MiB")
+    with Traffic(server, ["/leak"]):
+        done = server.wait_for("explain.done", {"why": "host_rss"}, timeout=120)
+    report = json.loads((server.folder / "state/explain" / done["file"]).read_text())
+    row = next(f for f in report["findings"] if f["growing"])
+    assert row["holder"] == "KEPT" and row["allocated_at"][0]["line"] == line_of("y = self.model")
+    assert report["looks"] == 2 and report["why"] == "host_rss"
+    with Traffic(server, ["/leak"]) as traffic:
+        server.wait_until(lambda: traffic.count > 50)
+    assert len(server.log.find("explain.done")) == 1
+    assert server.status()["services"][0]["workers"][0]["verdict"]["holder"].endswith(" KEPT")
+
+
 def test_at_most_ten_reports_are_kept(server):
-    for _ in range(11):
-        explain(server, "--again", "0s", "--force")
-    assert len(kept(server, "explain")) == 10
+    folder = server.folder / "state/explain"
+    for n in range(12):
+        (folder / f"{n:013}-old-g1.json").write_text("{}")
+    explain(server, "--again", "0s", "--force", "--deadline", "60s")
+    names = [p.name for p in kept(server, "explain")]
+    assert len(names) == 10 and not names[-1].startswith("0000000000"), names
 
 
 def test_what_cannot_be_explained(serve, server):
