@@ -26,7 +26,7 @@ WORKERS = [
     ["frozen"],
 ]  # fmt: skip
 HOME = {name: i for i, group in enumerate(WORKERS) for name in group}
-QUICK = 1  # how many of the workers `make test` runs in process mode as well
+QUICK = (0, 3, 4)  # the rest, and all of it in the process itself, is for `make test-full`
 
 
 def ask(worker, verb, **more):
@@ -125,6 +125,58 @@ def test_every_pattern_is_run():
     assert set(HOME) == set(EXPECTED) == files | {"service_attribute"}
 
 
-@pytest.mark.parametrize("name", HOME)
-def test_pattern(reports, name):
-    check(name, reports(name))
+def cases(mode):
+    quick = QUICK if mode == "fork" else ()
+    return [pytest.param(name, mode, id=name if mode == "fork" else f"{name}-{mode}",
+                         marks=[] if HOME[name] in quick else [pytest.mark.full])
+            for name in HOME if mode == "fork" or name != "frozen"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, mode", cases("fork") + cases("inline"))
+def test_pattern(reports, name, mode):
+    check(name, reports(name, mode))
+
+
+def test_what_users_put_into_keys_stays_with_them(reports):
+    text = json.dumps(reports("generator_disconnect"))
+    assert "STREAMS" in text and "Sessions.by_request" in text
+    assert "req-" not in text and '"r2' not in text and "bad request" not in text
+
+
+def test_history_gives_the_allocating_line_and_snapshots_have_names(dock, tmp_path):  # noqa: F811
+    worker = Worker(SERVICES / "leaks", "service:Leaks", tmp_path / "w", python=torch_python(), env=dock.environment,
+                    go={"deploy": True, "snapshots": str(tmp_path)})  # fmt: skip
+    try:
+        assert worker.post("/innocent")[0] == 200
+        assert ask(worker, "explain", census="ready")["baseline"] is True
+        assert ask(worker, "explain", census="ready")["baseline"] is False
+        assert ask(worker, "record_history", on=True) == {"v": 1, "id": 1, "ok": True, "on": True}
+        for i in range(24):
+            worker.post("/run", {"pattern": "exception_traceback", "start": i, "count": 1})
+            if i % 8 == 7:
+                ask(worker, "explain", census=True)
+        row = ask(worker, "explain")["report"]["findings"][0]
+        assert row["allocated_at"][0]["func"] == "run_model" and row["allocated_at"][0]["line"] == 8
+        assert row["tagged"] == {"/run": 24} and row["route"] == "/run"
+        assert ask(worker, "record_history", on=False)["on"] is False
+        said = ask(worker, "dump_snapshot")
+        assert (tmp_path / said["name"]).stat().st_size == said["bytes"] > 10000
+        assert ask(worker, "release_traceback")["released"] == []
+        # at an OOM main is told without having asked
+        assert "out of memory" in worker.post("/full")[2].decode()
+        told = worker.line()["snapshot"]
+        assert told["why"] == "oom" and (tmp_path / told["name"]).stat().st_size == told["bytes"]
+        assert not list(tmp_path.glob("*.part"))
+    finally:
+        worker.close()
+
+
+def test_the_users_own_history_is_left_alone(dock, tmp_path):  # noqa: F811
+    worker = Worker(SERVICES / "leaks", "service:Leaks", tmp_path / "w", python=torch_python(), go={"deploy": True},
+                    env={**dock.environment, "OWN_HISTORY": "1"})  # fmt: skip
+    try:
+        said = ask(worker, "record_history", on=True)
+        assert said["refused"] == "the service records its memory history itself"
+        assert "main has not said" in ask(worker, "dump_snapshot")["refused"]
+    finally:
+        worker.close()
