@@ -1,9 +1,10 @@
-"""What a look costs: how long it takes, and for how long a serving thread stands still. Prints the table of docs/explain.md.
+"""What a look costs: how long it takes, and for how long a serving thread stands still: the table of docs/explain.md.
 
-    . scripts/env.sh && PLIMSOLL_BUILD=build/release "$PL_TEST_ENV/bin/python" bench/explain.py [--runs 5] [--tensors 1000,10000]
+    . scripts/env.sh
+    PLIMSOLL_BUILD=build/release "$PL_TEST_ENV/bin/python" bench/explain.py [--runs 5] [--tensors 1000,10000]
 
-A real BentoML worker with PyTorch's own allocator in a dry dock keeps that many tensors in a list, after READY. Then it is
-looked at, in a forked copy and in the process, while requests to an endpoint that does nothing follow each other.
+A real BentoML worker with PyTorch's own allocator in a dry dock keeps that many tensors in a list, after READY. Then it
+is looked at, in a forked copy and in the process, while requests to an endpoint that does nothing follow each other.
 """
 
 import argparse
@@ -70,8 +71,8 @@ def main():
     parser.add_argument("--tensors", default="1000,10000")
     args = parser.parse_args()
     dock = Dock(torch_python())
-    print("| tensors | objects | mode | look | fork | longest pause | look beside requests | slowest request then | and without |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| tensors | objects | mode | look | fork | longest pause | look beside requests | slowest request then "
+          "| and without |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
     try:
         for tensors in map(int, args.tensors.split(",")):
             with tempfile.TemporaryDirectory() as where:
@@ -84,8 +85,8 @@ def main():
                         census = ask(worker, census=True)
                     for mode in ("fork", "inline"):
                         m, report = measure(worker, mode, args.runs)
-                        print(f"| {tensors:,} | {report['stats']['objects']:,} | {mode} | {m[0]:.0f} ms | {m[1]:.1f} ms "
-                              f"| {m[2]:.0f} ms | {m[3]:.0f} ms | {m[4]:.0f} ms | {m[5]:.0f} ms |", flush=True)  # fmt: skip
+                        figures = " | ".join(f"{x:.0f} ms" for x in m)
+                        print(f"| {tensors:,} | {report['stats']['objects']:,} | {mode} | {figures} |", flush=True)
                     print(f"a census of {tensors:,} tensors: {census['cost_ms']} ms", file=sys.stderr)
                 finally:
                     worker.close()

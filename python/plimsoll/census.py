@@ -1,8 +1,8 @@
 """Which blocks of the CUDA allocator are alive, and since when. No walk over Python objects, no CUDA call.
 
-A census notes the address and size of every live block: integers, nothing of the user's. The window in which a block was
-first seen is its age; window 0 is what was there when the worker was ready. An address whose size changed is a new block. A
-freed block's address is used again, so that age selects suspects and never proves growth.
+A census notes the address and size of every live block: integers, nothing of the user's. The window in which a block
+was first seen is its age; window 0 is what was there when the worker was ready. An address whose size changed is a new
+block. A freed block's address is used again, so that age selects suspects and never proves growth.
 """
 
 import sys
@@ -59,7 +59,8 @@ def pinned_bytes(torch):
 
 
 class Census:
-    """Window of first sight of every live block. `windows[i]`: {"requests": {route: n}, "blocks", "bytes", "pinned"}."""
+    """Window of first sight of every live block. `windows[i]`: {"requests": {route: n}, "blocks", "bytes",
+    "pinned"}."""
 
     def __init__(self):
         self.first = {}

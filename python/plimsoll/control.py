@@ -91,7 +91,8 @@ class Control:
         reply = {"id": asked["id"]} if "id" in asked else {}
         name = asked["ask"] if isinstance(asked["ask"], str) else ""
         if name in self._slow:
-            threading.Thread(target=self._take_time, args=(name, asked, reply), name=f"plimsoll-{name}", daemon=True).start()
+            args = name, asked, reply
+            threading.Thread(target=self._take_time, args=args, name=f"plimsoll-{name}", daemon=True).start()
             return True
         verb = self._asks.get(name)
         if verb is None:

@@ -1,4 +1,5 @@
-"""Who holds the growing memory: decided, started and read here, on a thread of our own; walked by findings.py and host.py.
+"""Who holds the growing memory: decided, started and read here, on a thread of our own; walked by findings.py and
+host.py.
 
 A look waits until no request runs, takes a census and walks the heap, in a forked child (the process pays for the fork
 only) or in the process itself. Two looks tell growth: one alone says `growing: null`. Nothing of the user's is kept
@@ -50,7 +51,8 @@ class Refused(Exception):
 
 def running_locals():
     """{id: where} of the locals of running functions in user code, this thread's aside. They are invisible to gc until
-    somebody asks for the frame; ids are noted, not references. A module's frame has its globals as locals: left alone."""
+    somebody asks for the frame; ids are noted, not references. A module's frame has its globals as locals: left
+    alone."""
     out = {}
     called = {t.ident: t.name for t in threading.enumerate()}
     me = threading.get_ident()
@@ -79,9 +81,9 @@ def running_locals():
 
 
 def anchors_of_thread_locals():
-    """A fork ends the states of the other threads, and what only their thread locals hold would be freed in the child. Each
-    of them hangs on a small object that the thread's state owns and the `threading.local` knows weakly: whoever keeps that
-    keeps all. Where this interpreter does it in another way the list is empty."""
+    """A fork ends the states of the other threads, and what only their thread locals hold would be freed in the child.
+    Each of them hangs on a small object that the thread's state owns and the `threading.local` knows weakly: whoever
+    keeps that keeps all. Where this interpreter does it in another way the list is empty."""
     known, out = {}, []
     objs = gc.get_objects()
     for o in objs:

@@ -1,9 +1,9 @@
 """Who holds the device memory that came after READY: the whole walk, from tensors to rows of a report.
 
-1. Sample a few tensors of each kind and climb their referrers. 2. The accumulator is the lowest object on a way that holds
-blocks of two batches: not the nearest referrer (a tuple, a Job) and not the farthest (a module). 3. Walk down from it and
-count all its blocks; take them off the list and sample again, so that two leaks give two rows. 4. What is left has no holder
-in Python: rows by size, pool and allocating line.
+1. Sample a few tensors of each kind and climb their referrers. 2. The accumulator is the lowest object on a way that
+holds blocks of two batches: not the nearest referrer (a tuple, a Job) and not the farthest (a module). 3. Walk down
+from it and count all its blocks; take them off the list and sample again, so that two leaks give two rows. 4. What is
+left has no holder in Python: rows by size, pool and allocating line.
 """
 
 import collections

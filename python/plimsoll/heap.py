@@ -1,8 +1,8 @@
 """The Python heap seen from below: who refers to an object, up to something that has a name, and what an object holds.
 
-One list, `pool`, keeps the objects that are looked at; everything else here holds their ids. So what we hold ourselves is
-told from what the user holds, and nothing stays behind afterwards. No finalizer, no repr and no comparison of the user's
-runs. The time is looked at between scans of the heap: one scan cannot be interrupted.
+One list, `pool`, keeps the objects that are looked at; everything else here holds their ids. So what we hold ourselves
+is told from what the user holds, and nothing stays behind afterwards. No finalizer, no repr and no comparison of the
+user's runs. The time is looked at between scans of the heap: one scan cannot be interrupted.
 """
 
 import collections
@@ -213,8 +213,8 @@ class Heap:
         return False
 
     def _is_global(self, obj):
-        """It has a module's name of its own: what it holds is not somebody else's who can reach it, as a task reaches its
-        event loop, and that every logger."""
+        """It has a module's name of its own: what it holds is not somebody else's who can reach it, as a task reaches
+        its event loop, and that every logger."""
         if self._globals is None:
             self._globals = set()
             for module in list(sys.modules.values()):

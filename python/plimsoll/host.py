@@ -1,7 +1,7 @@
 """The host twin: memory of the process that grows while the device does not. Held, or fragmentation? By whom?
 
-Three figures come from glibc and the kernel, in the process itself: in use (`uordblks` + mmapped), free inside glibc, and
-anonymous memory. What Python holds is asked of the heap: containers that became longer between two looks, with their
+Three figures come from glibc and the kernel, in the process itself: in use (`uordblks` + mmapped), free inside glibc,
+and anonymous memory. What Python holds is asked of the heap: containers that became longer between two looks, with their
 owner; types that became more; and, where tracemalloc is on, the lines that allocated.
 """
 
@@ -69,8 +69,8 @@ def figures():
 
 
 def judge(now, before):
-    """What grew between two looks: stable, fragmentation, malloc (somebody holds it: tensors, extensions, Python's larger
-    objects) or python (mapped by Python itself, or unknown without glibc's account)."""
+    """What grew between two looks: stable, fragmentation, malloc (somebody holds it: tensors, extensions, Python's
+    larger objects) or python (mapped by Python itself, or unknown without glibc's account)."""
     grown = now["anon_bytes"] - before["anon_bytes"]
     if grown < CHANGE_BYTES:
         return "stable"
@@ -156,8 +156,8 @@ class HostWalk:
         if self.types_before:
             more = {k: n - self.types_before[k] for k, n in counts.items() if k in self.types_before}
             more = {k: n for k, n in more.items() if n >= max(64, self.requests // 5)}
-            report["types"] = [{"type": k, "count": counts[k], "grown": more[k]} for k in sorted(more, key=more.get)[::-1]]
-            report["types"] = report["types"][:ROWS]
+            most = sorted(more, key=more.get, reverse=True)[:ROWS]
+            report["types"] = [{"type": k, "count": counts[k], "grown": more[k]} for k in most]
         return report, {k: lengths[k] for k in longest}, counts
 
     def _grown(self, lengths):
@@ -175,7 +175,7 @@ class HostWalk:
             ends = self.heap.ends(key)
             if not ends or self.heap.late():
                 continue
-            anchor, via, way = self.ways.describe(ends[0][1], 0)
+            anchor, _via, way = self.ways.describe(ends[0][1], 0)
             if anchor["kind"] == "unknown" or names.is_own_file(anchor["file"]):
                 continue
             more = lengths[key] - self.before.get(key, 0)
@@ -193,7 +193,6 @@ class HostWalk:
                     "way": way[:12],
                 }
             )
-            via = None
         rows.sort(key=lambda r: -r["bytes_grown"])
         return rows[:ROWS]
 

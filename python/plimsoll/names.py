@@ -1,7 +1,7 @@
 """From objects and paths to words that a person finds in the source. Reads files, imports nothing of the user's.
 
-Values never become words: only names of modules, classes, attributes, globals, functions and files do. A dictionary's key
-may be a person's data, so that only those of attribute and global dictionaries are named.
+Values never become words: only names of modules, classes, attributes, globals, functions and files do. A dictionary's
+key may be a person's data, so that only those of attribute and global dictionaries are named.
 """
 
 import ast

@@ -62,8 +62,8 @@ class Call:
 
 class Endpoint:
     """One API of the service. `batches` counts running calls of a batchable one; `waiting` are Calls that were given up
-    while a batch that may hold their data was running. `names` are the handler's parameters without self; `ended` counts
-    its Calls."""
+    while a batch that may hold their data was running. `names` are the handler's parameters without self; `ended`
+    counts its Calls."""
 
     def __init__(self, index, path, kind, batchable, service="", names=()):
         self.index = index
@@ -320,8 +320,8 @@ class Recorder:
 
 
 class Span:
-    """One run of a handler, as a context manager: tells the recorder when it begins and how it ends. `own_thread`: it has
-    its thread for itself, so that what the thread allocates is the request's."""
+    """One run of a handler, as a context manager: tells the recorder when it begins and how it ends. `own_thread`: it
+    has its thread for itself, so that what the thread allocates is the request's."""
 
     __slots__ = ("recorder", "endpoint", "begun", "given", "own_thread")
 

@@ -1,7 +1,7 @@
 """The tensors of the heap and the blocks they sit on, autograd graphs included.
 
-No CUDA call and no hook of the user's runs: storages tell their address, saved tensors are read raw and left out where they
-have an unpack hook.
+No CUDA call and no hook of the user's runs: storages tell their address, saved tensors are read raw and left out where
+they have an unpack hook.
 """
 
 import collections
@@ -54,8 +54,8 @@ class Tensors:
         return self.first.get(address, len(self.windows))
 
     def batch(self, address):
-        """Blocks of different batches were made by different requests. A batch is an age; with one age only, the order in
-        which the tensors were made stands in for it, in four parts."""
+        """Blocks of different batches were made by different requests. A batch is an age; with one age only, the order
+        in which the tensors were made stands in for it, in four parts."""
         return self._batch.get(address, self.age(address))
 
     # --- what is there
@@ -160,8 +160,8 @@ class Tensors:
         return out
 
     def graph_of(self, tensor, nodes, seen):
-        """Blocks that the graph of `tensor` keeps, without nodes that were `seen`. `nodes` is the caller's list: it keeps
-        the wrappers of the nodes alive, so that their ids stay theirs."""
+        """Blocks that the graph of `tensor` keeps, without nodes that were `seen`. `nodes` is the caller's list: it
+        keeps the wrappers of the nodes alive, so that their ids stay theirs."""
         held = set()
         root = tensor.grad_fn
         if root is None or id(root) in seen:

@@ -1,7 +1,7 @@
 """A way from a tensor up to an end, in words: who owns the accumulating object, and how one tensor hangs on it.
 
-A spot is a dict: kind (a holder kind), name, file, line, short (the name that the source uses) and attr (whether that is an
-attribute). What is not known is None.
+A spot is a dict: kind (a holder kind), name, file, line, short (the name that the source uses) and attr (whether that
+is an attribute). What is not known is None.
 """
 
 import asyncio

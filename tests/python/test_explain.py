@@ -307,7 +307,7 @@ def test_locals_of_running_functions_are_ids_and_are_let_go():
 
 def in_fresh_process(text):
     """Runs code that forks or changes the process for good."""
-    code = "import sys\nsys.path.insert(0, %r)\n" % str(PACKAGE) + textwrap.dedent(text)
+    code = f"import sys\nsys.path.insert(0, {str(PACKAGE)!r})\n" + textwrap.dedent(text)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
