@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 
+from plimsoll import names
+
 WINDOWS = 16  # after the first; then neighbours are joined, so that the whole life fits
 BLOCKS = 200_000  # more are too dear to look at beside a service
 DEAR_BLOCKS = 20_000  # above, seldom
@@ -38,7 +40,7 @@ def segments(torch, traces=False):
 
 
 def live_blocks(torch, found=None):
-    """{address: (size, pool, frames)} of every block that is handed out."""
+    """{address: (size, pool, line)} of every block that is handed out; line: names.user_line, with the history on."""
     out = {}
     for segment in segments(torch)[0] if found is None else found:
         pool = tuple(segment.get("segment_pool_id", (0, 0)))
@@ -46,7 +48,8 @@ def live_blocks(torch, found=None):
         for block in segment["blocks"]:
             at = block.get("address", address)
             if block["state"] == "active_allocated":
-                out[at] = (block["size"], pool, block.get("frames") or ())
+                frames = block.get("frames")
+                out[at] = (block["size"], pool, names.user_line(frames) if frames else None)
             address = at + block["size"]
     return out
 

@@ -442,6 +442,7 @@ class Explainer:
                 segments, traces = census.segments(torch, traces=True)
                 tags = self.history.routes(traces)
                 blocks = census.live_blocks(torch, segments)
+                segments = traces = None  # many small objects, which every scan of the heap would meet
             walk = findings.Walk(torch, blocks, self.keeper.census, running, deadline, code, tags)
             report.update(walk.run())
             kinds = walk.tensors.kind

@@ -275,7 +275,7 @@ class Walk:
                 views += one.numel() * one.element_size() * 4 < one.untyped_storage().nbytes()
         lines, tags = collections.Counter(), collections.Counter()
         for a in mine:
-            line = names.user_line(self.blocks[a][2])
+            line = self.blocks[a][2]
             if line:
                 lines[line] += self.blocks[a][0]
             if a in self.tags:
@@ -304,8 +304,8 @@ class Walk:
         groups = collections.defaultdict(list)
         t = self.tensors
         for a in pending:
-            size, pool, frames = self.blocks[a]
-            groups[(size, pool != (0, 0), names.user_line(frames), a in t.by_block)].append(a)
+            size, pool, line = self.blocks[a]
+            groups[(size, pool != (0, 0), line, a in t.by_block)].append(a)
         out = []
         for (size, private, line, python), found in sorted(groups.items(), key=lambda g: -g[0][0] * len(g[1])):
             ages = collections.Counter(t.age(a) for a in found)

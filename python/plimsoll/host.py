@@ -1,8 +1,8 @@
 """The host twin: memory of the process that grows while the device does not. Held, or fragmentation? By whom?
 
 Three figures come from glibc and the kernel, in the process itself: in use (`uordblks` + mmapped), free inside glibc,
-and anonymous memory. What Python holds is asked of the heap: containers that became longer between two looks, with their
-owner; types that became more; and, where tracemalloc is on, the lines that allocated.
+and anonymous memory. What Python holds is asked of the heap: containers that became longer between two looks, with
+their owner; types that became more; and, where tracemalloc is on, the lines that allocated.
 """
 
 import collections

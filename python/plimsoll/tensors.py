@@ -13,7 +13,7 @@ HOST_BYTES = 1024  # smaller host tensors are nobody's leak
 
 
 class Tensors:
-    """`blocks`: {address: (size, pool, frames)}. `census`: their first sight; borrowed."""
+    """`blocks`: {address: (size, pool, line)}. `census`: their first sight; borrowed."""
 
     def __init__(self, torch, heap, blocks, census):
         self.torch = torch

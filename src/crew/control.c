@@ -199,7 +199,7 @@ static void on_line(struct pl_worker *w, const char *line, size_t len) {
         on_description(w, line, len);
     else if (has_key(line, len, "fallback"))
         on_fallback(w, line, len);
-    else if (!answer_if_asked(w, line, len) && !pl_explain_told(w, line, len))
+    else if (!answer_if_asked(w, line, len) && !pl_snapshot_told(w, line, len))
         pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",
                F_STR("service", w->service->config->id), F_INT("worker", w->slot), F_INT("bytes", len));
 }

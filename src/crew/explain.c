@@ -47,7 +47,7 @@ static uint64_t reluctance(const struct pl_worker *w) {
     return (w->state == PL_WORKER_DRAINING ? 0 : UINT64_C(1) << 32) + w->in_flight;
 }
 
-static struct pl_worker *choose(struct pl_service *s, uint32_t slot, struct pl_err *err) {
+struct pl_worker *pl_explain_choose(struct pl_service *s, uint32_t slot, struct pl_err *err) {
     struct pl_worker *best = NULL;
     bool any = false;
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
@@ -74,8 +74,8 @@ static void count(const struct pl_worker *w, enum result r) {
                   1);
 }
 
-static void report(struct pl_crew *c, const char *action, int exit_status, const char *message,
-                   const char *json) {
+void pl_explain_report(struct pl_crew *c, const char *action, int exit_status, const char *message,
+                       const char *json) {
     if (action[0] != '\0' && c->on_report != NULL) c->on_report(c->ctx, action, exit_status, message, json);
 }
 
@@ -103,7 +103,7 @@ static void refuse(struct pl_worker *w, enum result r, const char *reason, const
     snprintf(message, sizeof message, "%s: %s", reason, hint);
     if (e->by_verdict && strcmp(reason, "busy") == 0 && ++p->tries < TRIES)
         p->at_ms = pl_crew_now(w->service->crew) + TRY_AGAIN_MS;
-    report(w->service->crew, e->action, exit_statuses[r], message, NULL);
+    pl_explain_report(w->service->crew, e->action, exit_statuses[r], message, NULL);
     end(w);
 }
 
@@ -169,12 +169,12 @@ static void kept(void *ctx, const char *path, uint64_t bytes, const char *proble
     if (problem != NULL && k->crew->state_dir != NULL)
         pl_log(k->crew->app->log, PL_WARN, "explain.refused", F_STR("reason", "not_kept"),
                F_STR("hint", problem));
-    report(k->crew, k->action, k->exit_status, k->message, k->text);
+    pl_explain_report(k->crew, k->action, k->exit_status, k->message, k->text);
     free(k->text);
     free(k);
 }
 
-static void name_file(const struct pl_worker *w, const char *ending, char *out, size_t room) {
+void pl_explain_name(const struct pl_worker *w, const char *ending, char *out, size_t room) {
     snprintf(out, room, "%013llu-%s-g%llu%s", (unsigned long long)pl_wall_ms(w->service->crew->app->clock),
              w->service->config->id, (unsigned long long)w->generation, ending);
 }
@@ -190,7 +190,7 @@ static void finish(struct pl_worker *w, json_t *found) {
     pl_series_observe(pl_series(c->app->metrics, PL_M_EXPLAIN_PAUSE_SECONDS, w->service->config->id),
                       pause_ms / 1000);
     count(w, complete ? DONE : INCOMPLETE);
-    name_file(w, ".json", file, sizeof file);
+    pl_explain_name(w, ".json", file, sizeof file);
     pl_log(c->app->log, PL_INFO, "explain.done", F_STR("service", w->service->config->id),
            F_INT("worker", w->slot), F_INT("generation", w->generation),
            F_REAL("took_ms", json_number_value(json_object_get(cost, "total_ms"))),
@@ -296,7 +296,7 @@ static bool begin(struct pl_worker *w, const struct pl_explain_wish *wish, bool 
 }
 
 bool pl_service_explain(struct pl_service *s, const struct pl_explain_wish *wish, struct pl_err *err) {
-    struct pl_worker *w = choose(s, wish->slot, err);
+    struct pl_worker *w = pl_explain_choose(s, wish->slot, err);
     if (w == NULL) return false;
     if (w->more->explaining != NULL)
         return PL_FAIL(err, PL_E_LIMIT, "worker %u of %s is being explained: wait for its end", w->slot,
@@ -366,96 +366,4 @@ void pl_explain_stop(struct pl_worker *w) {
 void pl_explain_free(struct pl_worker *w) {
     free(w->more->holder);
     w->more->holder = NULL;
-}
-
-/* --- snapshots */
-
-struct saving {
-    struct pl_crew *crew;
-    char action[24], service[64], why[16];
-    uint32_t slot;
-    uint64_t generation;
-};
-
-static void moved(void *ctx, const char *path, uint64_t bytes, const char *problem) {
-    struct saving *s = ctx;
-    struct pl_crew *c = s->crew;
-    char message[400];
-    json_t *doc = NULL;
-    if (problem == NULL) {
-        pl_log(c->app->log, PL_INFO, "snapshot.saved", F_STR("service", s->service), F_INT("worker", s->slot),
-               F_INT("generation", s->generation), F_STR("file", path), F_INT("bytes", bytes),
-               F_STR("why", s->why));
-        doc = json_pack("{s:i,s:s,s:s,s:s,s:I}", "v", 1, "kind", "snapshot", "service", s->service, "file",
-                        path, "bytes", (json_int_t)bytes);
-    } else {
-        pl_log(c->app->log, PL_WARN, "worker.degraded", F_STR("service", s->service),
-               F_INT("worker", s->slot), F_STR("feature", "snapshot"), F_STR("reason", problem));
-    }
-    char *text = doc != NULL ? json_dumps(doc, JSON_COMPACT) : NULL;
-    snprintf(message, sizeof message, "%s", problem != NULL ? problem : path);
-    report(c, s->action, problem == NULL ? 0 : 5, message, text);
-    free(text);
-    json_decref(doc);
-    free(s);
-}
-
-/* A name, and nothing that leads out of the folder. */
-static bool is_name(const char *name) {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t n = name != NULL ? strlen(name) : 0;
-    return n > 0 && n < 100 && name[0] != '.' && strspn(name, allowed) == n;
-}
-
-static void take_snapshot(struct pl_worker *w, const json_t *told, const char *why, const char *action) {
-    struct pl_crew *c = w->service->crew;
-    const char *name = json_string_value(json_object_get(told, "name"));
-    char from[4096], file[128];
-    struct saving *s = is_name(name) ? calloc(1, sizeof *s) : NULL;
-    if (s == NULL) {
-        report(c, action, 5, "the worker named no file", NULL);
-        return;
-    }
-    *s = (struct saving){ .crew = c, .slot = w->slot, .generation = w->generation };
-    snprintf(s->action, sizeof s->action, "%s", action);
-    snprintf(s->service, sizeof s->service, "%s", w->service->config->id);
-    snprintf(s->why, sizeof s->why, "%s", why);
-    name_file(w, ".pickle", file, sizeof file);
-    snprintf(from, sizeof from, "%s/snap/%s", c->run_dir, name);
-    if (!pl_shelf_move(c, "snapshots", file, from, moved, s)) moved(s, "", 0, "out of memory");
-}
-
-bool pl_explain_told(struct pl_worker *w, const char *line, size_t len) {
-    json_t *root = json_loadb(line, len, 0, NULL);
-    const json_t *told = json_object_get(root, "snapshot");
-    bool is = told != NULL;
-    if (is) take_snapshot(w, told, "oom", "");
-    json_decref(root);
-    return is;
-}
-
-static void dumped(void *ctx, struct pl_worker *w, const char *line, size_t len) {
-    char *action = ctx;
-    json_t *said = line != NULL ? json_loadb(line, len, 0, NULL) : NULL;
-    const char *refused = json_string_value(json_object_get(said, "refused"));
-    const char *error = json_string_value(json_object_get(said, "error"));
-    if (json_object_get(said, "name") != NULL)
-        take_snapshot(w, said, "operator", action);
-    else
-        report(w->service->crew, action, refused != NULL ? 1 : 5,
-               refused != NULL ? refused
-               : error != NULL ? error
-                               : "the worker did not answer in time, or ended",
-               NULL);
-    json_decref(said);
-    free(action);
-}
-
-bool pl_service_snapshot(struct pl_service *s, uint32_t slot, const char *action, struct pl_err *err) {
-    struct pl_worker *w = choose(s, slot, err);
-    if (w == NULL) return false;
-    char *mine = strdup(action);
-    if (mine != NULL && pl_control_ask(w, "dump_snapshot", NULL, 4 * PATIENCE_MS, dumped, mine)) return true;
-    free(mine);
-    return PL_FAIL(err, PL_E_LIMIT, "worker %u of %s cannot be asked", w->slot, s->config->id);
 }

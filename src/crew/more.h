@@ -292,8 +292,14 @@ void pl_explain_ready(struct pl_worker *w);       /* what lives in it now is the
 void pl_explain_tick(struct pl_worker *w, uint64_t now);
 void pl_explain_stop(struct pl_worker *w); /* it can be asked no more */
 void pl_explain_free(struct pl_worker *w);
-bool pl_explain_told(struct pl_worker *w, const char *line,
-                     size_t len); /* false: it is about something else */
+struct pl_worker *pl_explain_choose(struct pl_service *s, uint32_t slot, struct pl_err *err);
+/* To whoever waits for `action` (""): nobody does. */
+void pl_explain_report(struct pl_crew *c, const char *action, int exit_status, const char *message,
+                       const char *json);
+/* Of a file that is kept: names sort by time. */
+void pl_explain_name(const struct pl_worker *w, const char *ending, char *out, size_t room);
+/* snapshot.c: false, it is about something else */
+bool pl_snapshot_told(struct pl_worker *w, const char *line, size_t len);
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */

@@ -14,8 +14,6 @@
 #include "base/tree.h"
 #include "crew/more.h"
 
-enum { NAMES = 4096 };
-
 struct putting {
     uv_work_t work;
     char *folder, *path, *from, *text; /* folder NULL: there is no state folder */
@@ -63,11 +61,13 @@ static bool write_file(struct putting *p) {
     return ok;
 }
 
-/* Names sort by time: the oldest go. */
+/* Names sort by time: the oldest go, and with a snapshot what was said about it. */
 static int by_name(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
-static int is_kept(const struct dirent *e) { return e->d_name[0] != '.'; }
+static int is_kept(const struct dirent *e) {
+    return e->d_name[0] != '.' && strstr(e->d_name, PL_SHELF_REPORT) == NULL;
+}
 
 static void prune(const char *folder) {
     struct dirent **list;
@@ -75,7 +75,12 @@ static void prune(const char *folder) {
     if (n == -1) return;
     PL_AUTO_FD int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int i = 0; i < n; i++) {
-        if (at != -1 && i < n - PL_SHELF_KEPT) unlinkat(at, list[i]->d_name, 0);
+        char report[sizeof list[i]->d_name + sizeof PL_SHELF_REPORT];
+        snprintf(report, sizeof report, "%s" PL_SHELF_REPORT, list[i]->d_name);
+        if (at != -1 && i < n - PL_SHELF_KEPT) {
+            unlinkat(at, list[i]->d_name, 0);
+            unlinkat(at, report, 0);
+        }
         free(list[i]);
     }
     free(list);

@@ -9,6 +9,7 @@
 #include "crew/crew.h"
 
 enum { PL_SHELF_KEPT = 10 };
+#define PL_SHELF_REPORT ".report.json" /* behind a file's name: what is said about it */
 
 /* `problem` NULL: it lies at `path` and has so many bytes. Both are borrowed. */
 typedef void pl_shelf_done(void *ctx, const char *path, uint64_t bytes, const char *problem);

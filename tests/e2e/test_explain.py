@@ -58,7 +58,7 @@ class Traffic:
 
 
 def explain(server, *flags, status=0):
-    done = server.verb("explain", *flags, "--json", timeout=200)
+    done = server.verb("explain", "--deadline", "60s", *flags, "--json", timeout=200)
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout) if done.stdout else json.loads(done.stderr)
 
@@ -160,7 +160,7 @@ def test_a_snapshot_is_saved_and_analysed(server, tmp_path):
     done = server.verb("explain", "--again", "0s", "--force", "--snapshot", file, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     saved = server.wait_for("snapshot.saved", lambda e: e["why"] == "operator")
-    assert file.stat().st_size == int(saved["bytes"]) and kept(server, "snapshots")[-1].read_bytes() == file.read_bytes()
+    assert file.stat().st_size == int(saved["bytes"]) and (server.folder / "state/snapshots" / saved["file"]).read_bytes() == file.read_bytes()
     assert "GiB" in done.stdout or "MiB" in done.stdout
     checked = paths.plimsoll and server.verb("explain", "--again", "0s", "--force", "--snapshot", "/nowhere/x", timeout=200)
     assert checked.returncode == 5 and "/nowhere/x" in checked.stderr
@@ -170,7 +170,14 @@ def test_a_snapshot_is_saved_and_analysed(server, tmp_path):
 def test_an_oom_leaves_a_snapshot(server):
     assert server.post("/full", {}).status == 500
     saved = server.wait_for("snapshot.saved", lambda e: e["why"] == "oom")
-    assert kept(server, "snapshots")[-1].stat().st_size == int(saved["bytes"]) > 1000
+    path = next(p for p in kept(server, "snapshots") if str(p) == saved["file"])
+    assert path.stat().st_size == int(saved["bytes"]) > 1000
+
+    def analysed():
+        report = path.with_name(path.name + ".report.json")
+        return report.exists() and report.stat().st_size > 0 and json.loads(report.read_text())
+
+    assert server.wait_until(analysed, what="what is in the snapshot")["kind"] == "snapshot"
     assert server.post("/full", {}).status == 500  # not a second one so soon
     server.post("/innocent", {})
     assert len(server.log.find("snapshot.saved", {"why": "oom"})) == 1
