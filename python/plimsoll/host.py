@@ -194,7 +194,7 @@ class HostWalk:
                 }
             )
         rows.sort(key=lambda r: -r["bytes_grown"])
-        return rows[:ROWS]
+        return [r for r in rows if r["bytes_grown"] > 0][:ROWS]  # what is on the device is the other report's
 
     def _growers(self, anchor):
         if not anchor["short"] or not names.is_user_file(anchor["file"]):
