@@ -24,6 +24,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->run_dir = o->run_dir;
     c->state_dir = o->state_dir;
     c->python_path = o->python_path;
+    c->llama_path = o->llama_path;
     c->on_stopped = o->on_stopped;
     c->on_action = o->on_action;
     c->on_report = o->on_report;

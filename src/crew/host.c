@@ -42,6 +42,25 @@ static void look(uv_work_t *work) {
     }
 }
 
+static uint64_t memory_max(const struct pl_crew *c) { return c->host != NULL ? c->host->memory_max : 0; }
+
+static void record(const struct pl_worker *w) {
+    const struct pl_host_use *u = &w->more->host;
+    struct pl_look_host l;
+    if (!pl_look_host(w, &l)) return;
+    struct pl_record_sample row = pl_record_sample_of("host");
+    row.service = w->service->config->id;
+    row.worker = w->slot;
+    row.generation = w->generation;
+    row.rss = (int64_t)u->rss;
+    row.anon = (int64_t)u->anon;
+    row.swap = (int64_t)u->swap;
+    if (l.limit != 0) row.limit = (int64_t)l.limit;
+    row.in_flight = w->in_flight;
+    row.requests = (int64_t)w->served;
+    pl_record_sample(w->service->crew->app->record, &row);
+}
+
 static void looked(uv_work_t *work, int status) {
     struct pl_host *h = work->data;
     uint64_t now = pl_crew_now(h->crew);
@@ -55,10 +74,9 @@ static void looked(uv_work_t *work, int status) {
         w->more->host = (struct pl_host_use){
             .anon = h->sum[i].anon, .swap = h->sum[i].swap, .rss = h->sum[i].rss, .seen_ms = now
         };
+        record(w);
     }
 }
-
-static uint64_t memory_max(const struct pl_crew *c) { return c->host != NULL ? c->host->memory_max : 0; }
 
 void pl_host_tick(struct pl_crew *c, uint64_t now) {
     (void)now;

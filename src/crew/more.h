@@ -202,7 +202,7 @@ struct pl_crew {
     struct pl_link *link; /* borrowed */
     struct pl_crew_hooks hooks;
     struct pl_wire_welcome welcome;
-    const char *run_dir, *python_path, *state_dir;
+    const char *run_dir, *python_path, *llama_path, *state_dir;
     struct pl_service *services;
     size_t service_count;
     struct pl_service **every; /* those, then their dependencies */
