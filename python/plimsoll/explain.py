@@ -405,7 +405,13 @@ class Explainer:
         child = Child(lambda: self._walk(*args, forked=True), budget_s)
         kept = None  # noqa: F841
         self._fork_ms = max(self._fork_ms, child.fork_ms)
-        return child.read()
+        was = gc.isenabled()
+        gc.disable()  # a collection writes to every object: while the child lives each page would be copied
+        try:
+            return child.read()
+        finally:
+            if was:
+                gc.enable()
 
     @staticmethod
     def _lacks(found, blocks):
