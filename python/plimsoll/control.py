@@ -7,7 +7,6 @@ on.
 """
 
 import json
-import os
 import socket
 import sys
 import threading
@@ -29,18 +28,13 @@ def stacks():
 
 
 class Control:
-    """`counters` is called for a ping and gives a dict of numbers; `asks` are more questions: {verb: function of the
-    question, a dict, that gives the answer, a dict}."""
+    """`asks` is what can be asked: {verb: function of the question, a dict, that gives the answer, a dict}."""
 
-    def __init__(self, fd, counters, asks=None):
+    def __init__(self, fd, asks):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._pending = b""
-        self._counters = counters
-        self._asks = {"ping": self._ping, "stacks": lambda _: {"stacks": stacks()}, **(asks or {})}
-
-    def _ping(self, _):
-        return {"pid": os.getpid(), **self._counters()}
+        self._asks = {"stacks": lambda _: {"stacks": stacks()}, **asks}
 
     def _send(self, document):
         try:
@@ -114,9 +108,9 @@ class Control:
 
     def serve(self):
         """Answers on a daemon thread from now on, until the other end closes."""
-        threading.Thread(target=self._run, name="plimsoll-control", daemon=True).start()
+        threading.Thread(target=self.serve_here, name="plimsoll-control", daemon=True).start()
 
-    def _run(self):
+    def serve_here(self):
         while True:
             line = self._line()
             if line is None or not self._answer(line):

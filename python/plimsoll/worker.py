@@ -25,15 +25,12 @@ Private names of BentoML are used, each probed: a missing one costs its feature,
 
 import contextlib
 import functools
-import gc
 import json
 import os
 import stat
 import sys
 
-from plimsoll import bento, control, deadline, describe, page, records
-
-EMPTY_CACHE_WAIT_MS = 60_000
+from plimsoll import agent, bento, control, deadline, describe, page, records
 
 
 def kept_back(text):
@@ -43,15 +40,6 @@ def kept_back(text):
     except (ValueError, OSError):
         return None
     return int(text)
-
-
-def generation():
-    """(number, boot) of PLIMSOLL_GENERATION; it stays in the environment, since the keeper finds strays by it."""
-    boot, _, number = os.environ.get("PLIMSOLL_GENERATION", "").partition(".")
-    try:
-        return int(number), int(boot, 16) & (2**64 - 1)
-    except ValueError:
-        return 0, 0
 
 
 class Launcher:
@@ -67,6 +55,7 @@ class Launcher:
         self.page = self._open_page()
         self.recorder = records.Recorder(self.page, self.degrade)
         self.recorder.memory.enabled = os.environ.get("PLIMSOLL_ACCOUNTING") != "off"
+        self.asks = agent.answers(self.recorder)
         self.control = self._open_control()
 
     def degrade(self, feature, reason):
@@ -86,7 +75,7 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("page", exc)
             mine = page.Page()
-        mine.open(*generation())
+        mine.open(*page.generation())
         return mine
 
     def _open_control(self):
@@ -97,32 +86,7 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("control", exc)
             return None
-        return control.Control(fd, self._counters, {
-            "sample": self._sample, "empty_cache": self._empty_cache, "configure": self._configure,
-        })  # fmt: skip
-
-    def _counters(self):
-        with self.page.lock:
-            return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
-
-    def _configure(self, asked):
-        """Settings that a running worker takes over; also those that came with `go`."""
-        if asked.get("memory_sync") in ("off", "sampled", "always"):
-            self.recorder.memory.sync = asked["memory_sync"]
-        return {}
-
-    def _sample(self, asked):
-        counters = {**self._counters(), **self.recorder.sample()}
-        if asked.get("objects") is True:  # slow: every object is looked at
-            counters["gc_objects"] = len(gc.get_objects())
-            with self.page.lock:
-                self.page.gc_objects(counters["gc_objects"])
-        return counters
-
-    def _empty_cache(self, asked):
-        wait_ms = asked.get("wait_ms", 0)
-        wait_s = min(max(wait_ms, 0), EMPTY_CACHE_WAIT_MS) / 1000 if isinstance(wait_ms, int) else 0
-        return self.recorder.empty_cache(wait_s) or {"error": "busy"}
+        return control.Control(fd, self.asks)
 
     # --- patches
 
@@ -260,7 +224,7 @@ class Launcher:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
             self._find_dependencies(go["runner_map"])
-        self._configure(go)
+        self.asks["configure"](go)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1

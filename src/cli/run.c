@@ -345,6 +345,16 @@ static bool listen_admin(struct pl_err *err) {
     return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
 }
 
+static bool listen_agents(struct pl_err *err) {
+    int fd = pl_held_take(&run.held, "agents.sock");
+    if (fd == -1) {
+        fd = pl_bound_socket(run.run_dir, "agents.sock", err);
+        if (fd == -1) return false;
+        hold("agents.sock", fd);
+    }
+    return pl_crew_agents(run.crew, fd, err);
+}
+
 static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
 
 static void first_figures(void) {
@@ -459,7 +469,7 @@ static bool start(struct pl_err *err) {
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
-    if (!listen_all(err) || !listen_admin(err)) return false;
+    if (!listen_all(err) || !listen_admin(err) || !listen_agents(err)) return false;
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);

@@ -54,6 +54,7 @@ static bool answer_if_asked(struct pl_worker *w, const char *line, size_t len) {
 void pl_control_close(struct pl_worker *w) {
     while (w->more->questions != NULL) answer(w, &w->more->questions, NULL, 0);
     if (w->more->control == NULL) return;
+    pl_agents_left(w);
     w->more->control->data = NULL;
     uv_close((uv_handle_t *)w->more->control, on_closed);
     w->more->control = NULL;
@@ -195,9 +196,9 @@ static bool has_key(const char *line, size_t len, const char *key) {
 
 static void on_line(struct pl_worker *w, const char *line, size_t len) {
     if (len == 0) return;
-    if (has_key(line, len, "describe"))
+    if (!w->more->watched && has_key(line, len, "describe"))
         on_description(w, line, len);
-    else if (has_key(line, len, "fallback"))
+    else if (!w->more->watched && has_key(line, len, "fallback"))
         on_fallback(w, line, len);
     else if (!answer_if_asked(w, line, len))
         pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",

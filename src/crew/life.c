@@ -402,6 +402,8 @@ static void let_go(struct pl_worker *w) {
     pl_accounts_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
+    if (w->more->page_fd > 0) close(w->more->page_fd);
+    w->more->page_fd = 0;
     pl_output_free(w);
     if (w->more->id[0] != '\0') pl_spawn_clean(w);
     w->more->let_go = true;

@@ -50,6 +50,8 @@ struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
     size_t page_bytes;
+    int page_fd;  /* what an agent that comes by itself is given; 0: none */
+    bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
@@ -200,6 +202,7 @@ struct pl_crew {
     struct pl_service **every; /* those, then their dependencies */
     size_t every_count;
     uv_timer_t tick;
+    uv_pipe_t agents; /* listens */
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
@@ -277,6 +280,8 @@ typedef void (*pl_control_answer)(void *ctx, struct pl_worker *w, const char *li
 bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
                     pl_control_answer done, void *ctx);
 void pl_control_tick(struct pl_worker *w, uint64_t now); /* late answers; what it should know or tell */
+/* agents.c */
+void pl_agents_left(struct pl_worker *w); /* its control socket closes: forgets what its agent published */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */
