@@ -162,10 +162,10 @@ class Memory:
             self._degrade("memory", f"{type(error).__name__}: {error}")
 
     def _awake(self):
-        if self._cuda is not None:
-            return True
         if self._broken or not self.enabled:
             return False
+        if self._cuda is not None:
+            return True
         try:
             self._cuda = Cuda.find()
         except Exception as exc:

@@ -7,7 +7,6 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_PAGE_FD      descriptor of the page (shm.h)
     PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
-    PLIMSOLL_ACCOUNTING   off: memory is not looked at; for measuring what that costs
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
 it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
@@ -54,7 +53,6 @@ class Launcher:
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
         self.recorder = records.Recorder(self.page, self.degrade)
-        self.recorder.memory.enabled = os.environ.get("PLIMSOLL_ACCOUNTING") != "off"
         self.asks = agent.answers(self.recorder)
         self.control = self._open_control()
 
@@ -170,10 +168,11 @@ class Launcher:
     def _wrap(self, service):
         """Wraps the handlers of the service that this process serves; those of a dependency are wrapped in its own."""
         endpoints = []
+        title = os.environ.get("PLIMSOLL_WORKER_NAME", service.name)  # as the metrics name it
         for index, (name, method) in enumerate(service.apis.items()):
             path = describe.join_paths(service.path_prefix, method.route)
             kind, names = describe.kind_of(method), describe.parameters(method.func)
-            endpoint = records.Endpoint(index, path, kind, bool(method.batchable), service.name, names)
+            endpoint = records.Endpoint(index, path, kind, bool(method.batchable), title, names)
             try:
                 method.func = records.wrap(method.func, self.recorder, endpoint)
             except AttributeError as exc:
