@@ -1,7 +1,7 @@
 """What it costs to account the memory of every request: one worker, with and without in turn.
 
 The services of bench/service switch it themselves, so that both are the same process on the same machine in the same
-second. With PyTorch it runs in the dry dock: the allocator and its counters are the real ones, kernels are not executed.
+second. With PyTorch it runs in the dry dock: allocator and counters are the real ones, kernels are not executed.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Buckets of inputs, OOMs by name and text, host memory, tags of real requests. With PyTorch: tests/e2e/test_memory.py."""
+"""Buckets of inputs, OOMs by name and text, host memory, tags of real requests. With PyTorch: tests/e2e/test_device_memory.py."""
 
 import pathlib
 import subprocess

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from conftest import serving
 from rig import dock, paths
 from rig.page import open_page, pages, until
 from rig.server import ROOT
+from rig.serving import serving
 
 pytestmark = [pytest.mark.timeout(240),
               pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")]
