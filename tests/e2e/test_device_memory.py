@@ -212,6 +212,7 @@ def test_the_agent_asks_only_a_torch_that_is_awake(tmp_path, cache):
     assert (told["emptied"]["allocated_bytes"], told["emptied"]["reserved_bytes"]) == (15 * MIB, 40 * MIB)
     assert told["nothing_left"] == 0
     assert [d["allocated_bytes"] for d in told["sample"]["devices"]] == [10 * MIB, 5 * MIB]
+    assert told["hot"][0] == 1.0 and 0 < told["hot"][1] < 0.5 and told["hot_in_soak"] == 1.0
     reason = ["memory", "RuntimeError: a plugged-in allocator keeps no counters"]
     assert told["broken"] == [alone, alone, 0, [reason]], "said once, and the service goes on"
 
