@@ -33,7 +33,7 @@ def cost(bento, worker, on, wrk):
     used = cpu_us([worker])
     run = wrk(bento.port, "/double", 8, SECONDS, script="double.lua", core=LOAD_CORE)
     time.sleep(0.2)  # the load's last requests end
-    return (cpu_us([worker]) - used) / run["requests"]
+    return max(cpu_us([worker]) - used, 0) / max(run["requests"], 1)
 
 
 def measure(folder, rounds, wrk):
@@ -45,11 +45,11 @@ def measure(folder, rounds, wrk):
             bento.ready()
             for _ in range(WARM):
                 bento.ask("/double", b'{"x": 1}')
-            worker = bento.worker()
             for i in range(rounds * PAIRS_A_ROUND):
-                order = (True, False) if i % 2 == 0 else (False, True)
+                worker, order = bento.worker(), ((True, False) if i % 2 == 0 else (False, True))
                 us = {on: cost(bento, worker, on, wrk) for on in order}
-                found.setdefault(name, []).append((us[True], us[False]))
+                if all(us.values()):  # else the worker was replaced meanwhile
+                    found.setdefault(name, []).append((us[True], us[False]))
         finally:
             bento.stop()
     return found
