@@ -144,7 +144,7 @@ def test_an_oom_is_known_by_its_class_its_text_or_its_cause(error, oom):
 def test_host_memory_is_that_of_this_process():
     anon, swap, rss, threads = memory.host_status()
     assert abs(memory.anon_bytes() - anon) < 32 << 20
-    assert 0 < anon <= rss and swap >= 0 and threads == len(list(pathlib.Path("/proc/self/task").iterdir()))
+    assert 0 < anon <= rss and swap >= 0 and threads >= threading.active_count()
 
 
 @pytest.fixture
