@@ -352,7 +352,7 @@ void pl_log_emit_as(struct pl_logger *l, const struct pl_buf *line, enum pl_leve
         format_event(l, &text, o->format, level, event, wall_ms, fields, count);
         line = &text;
     }
-    put_own(l, line->data, line->len);
+    if (pl_log_wants(l, level)) put_own(l, line->data, line->len);
     if (o->tap != NULL) {
         if (line != &text || o->format != PL_LOG_JSON) {
             text.len = 0;
@@ -365,7 +365,8 @@ void pl_log_emit_as(struct pl_logger *l, const struct pl_buf *line, enum pl_leve
 
 void pl_log_emit(struct pl_logger *l, enum pl_level level, const char *event, const struct pl_field *fields,
                  size_t count) {
-    if (!pl_log_wants(l, level)) return;
+    bool tapped = l->options.tap != NULL && level >= l->options.tap_min;
+    if (!tapped && !pl_log_wants(l, level)) return;
     pl_log_emit_as(l, NULL, level, event, pl_wall_ms(l->options.clock), fields, count);
 }
 

@@ -40,8 +40,8 @@ struct pl_field {
 #define F_REAL(k, v)    ((struct pl_field){ .key = (k), .kind = PL_F_REAL, .u.d = (v) })
 #define F_BOOL(k, v)    ((struct pl_field){ .key = (k), .kind = PL_F_BOOL, .u.i = (v) ? 1 : 0 })
 
-/* Told of every event at or above `min`, on the caller's thread, as one JSON line without its newline; `line`
- * is borrowed. How `plimsoll events` and /events see what the log sees. */
+/* Told of every event at or above `min` or `tap_min`, whichever is lower, on the caller's thread, as one JSON
+ * line without its newline; `line` is borrowed. How `plimsoll events` and /events see what the log sees. */
 typedef void pl_log_tap(void *ctx, enum pl_level level, const char *event, const char *line, size_t len);
 
 struct pl_logger;
@@ -55,6 +55,7 @@ struct pl_log_options {
     size_t ring_bytes; /* for each descriptor, a power of two; 0: 1 MiB */
     const struct pl_clock *clock;
     pl_log_tap *tap; /* or NULL */
+    enum pl_level tap_min;
     void *tap_ctx;
 };
 

@@ -20,6 +20,8 @@
 #include "base/cleanup.h"
 #include "cli/bound.h"
 #include "cli/dry_run.h"
+#include "cli/keeps.h"
+#include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
@@ -28,7 +30,7 @@
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
-enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, MAX_ARGUMENTS = 1024 };
+enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, MAX_ARGUMENTS = 1024, HEART_MS = 200 };
 
 struct run {
     struct pl_app app;
@@ -41,6 +43,8 @@ struct run {
     struct pl_gateway *gateway;
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
+    char watch[PL_PATH_BYTES];
+    char program[PL_PATH_BYTES]; /* "": not known */
     char listen[128], admin_at[128];
     char wanted[128]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
@@ -74,6 +78,7 @@ static void bye(int status) {
     pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);
+    pl_keeps_close(&run.app, status);
     pl_log_destroy(run.app.log);
     pl_wire_init(&m, PL_WIRE_BYE, sizeof m.bye, 1);
     m.bye.status = (uint32_t)status;
@@ -173,6 +178,8 @@ static void on_heart(uv_timer_t *t) {
     beat();
     look_for_ready(now);
     look_for_failure(now);
+    pl_gateway_record_open(run.gateway, HEART_MS);
+    pl_keeps_beat(&run.app, now);
 }
 
 static void on_hangup(uv_signal_t *s, int number) {
@@ -208,6 +215,21 @@ static bool read_config(struct pl_err *err) {
     return run.app.config != NULL;
 }
 
+static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
+
+static void on_event(void *ctx, enum pl_level level, const char *event, const char *line, size_t len) {
+    (void)ctx;
+    pl_admin_tap(run.admin, level, event, line, len);
+    pl_keeps_event(&run.app, level, event, line, len);
+}
+
+static void open_record(void) {
+    pl_keeps_open(&run.app, &(struct pl_keeps_start){ .state_dir = run.state_dir,
+                                                      .reason = start_reason(),
+                                                      .life = run.welcome.boot,
+                                                      .keeper_pid = run.welcome.keeper_pid });
+}
+
 static bool make_log(struct pl_err *err) {
     const struct pl_config *c = run.app.config;
     bool terminal = isatty(2) == 1;
@@ -221,8 +243,8 @@ static bool make_log(struct pl_err *err) {
                                                           .min = (enum pl_level)c->logs_level,
                                                           .color = terminal && getenv("NO_COLOR") == NULL,
                                                           .clock = run.app.clock,
-                                                          .tap = pl_admin_tap,
-                                                          .tap_ctx = run.admin });
+                                                          .tap = on_event,
+                                                          .tap_min = PL_INFO });
     return run.app.log != NULL || PL_FAIL(err, PL_E_SYS, "start the log thread");
 }
 
@@ -265,6 +287,7 @@ static void hold(const char *name, int fd) {
 static void settle(void) {
     settle_worker_lines();
     pl_log_set_level(run.app.log, (enum pl_level)run.app.config->logs_level);
+    pl_keeps_reconfigured(&run.app);
     pl_gateway_reconfigured(run.gateway, connection_limit(), buffer_limit());
 }
 
@@ -355,8 +378,6 @@ static bool listen_agents(struct pl_err *err) {
     return pl_crew_agents(run.crew, fd, err);
 }
 
-static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
-
 static void first_figures(void) {
     struct pl_metrics *m = run.app.metrics;
     pl_series_set(pl_series(m, PL_M_BUILD_INFO, PL_VERSION, "", PL_LLHTTP_VERSION, "", ""), 1);
@@ -367,8 +388,16 @@ static void first_figures(void) {
     pl_series_set(pl_series0(m, PL_M_PROCESS_START_TIME_SECONDS), (double)time(NULL));
 }
 
+/* NULL: this build is without it; `serve` has said so to whoever needs it. */
+static const char *llama_path(void) {
+    static char path[PL_PATH_BYTES];
+    struct pl_err ignored;
+    return pl_path_llama(path, &ignored) ? path : NULL;
+}
+
 static bool make_parts(struct pl_err *err) {
     struct pl_app *app = &run.app;
+    if (!pl_path_watch(run.watch, err)) return false;
     app->metrics = pl_metrics_create((size_t)app->config->metrics_max_series);
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
@@ -380,6 +409,8 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .watch_path = run.watch,
+                                   .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
                                    .on_keeper_news = on_keeper_news },
@@ -406,6 +437,7 @@ static bool make_parts(struct pl_err *err) {
                                     .listen = run.listen,
                                     .admin = run.admin_at,
                                     .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                    .program = run.program[0] != '\0' ? run.program : NULL,
                                     .keeper_pid = run.welcome.keeper_pid,
                                     .dry_run = pl_dry_run() },
         err);
@@ -435,7 +467,8 @@ static void tell_start(void) {
 }
 
 static void start_heart(void) {
-    uint64_t every = run.welcome.hang_ms >= 2000 || run.welcome.hang_ms == 0 ? 200 : run.welcome.hang_ms / 10;
+    uint64_t every =
+        run.welcome.hang_ms >= 2000 || run.welcome.hang_ms == 0 ? HEART_MS : run.welcome.hang_ms / 10;
     uv_timer_init(run.app.loop, &run.heart);
     uv_timer_start(&run.heart, on_heart, every, every);
     uv_signal_init(run.app.loop, &run.hangup);
@@ -460,8 +493,9 @@ static bool start(struct pl_err *err) {
     run.app.keeper_boot = run.welcome.boot;
     beat();
     run.admin = pl_admin_create(err);
-    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err))
-        return false;
+    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err)) return false;
+    open_record();
+    if (!make_log(err)) return false;
     settle_worker_lines();
     if (!make_parts(err) || !read_arguments(err)) return false;
     note_listener();
@@ -488,6 +522,7 @@ int pl_run_main(int argc, char **argv) {
     run.run_dir = argv[2];
     run.state_dir = argv[3];
     run.python_side = argv[4];
+    if (!pl_path_program(run.program, &err)) run.program[0] = '\0';
     if (!start(&err)) {
         fprintf(stderr, "plimsoll: main: %s\n", err.msg);
         return pl_err_exit_status(err.code);

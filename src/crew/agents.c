@@ -30,8 +30,7 @@ static bool is_of(const struct pl_worker *w, pid_t pid, pid_t group) {
         pid_t named = (pid_t)s->config->pid;
         return named > 0 && (named == pid || getpgid(named) == group);
     }
-    bool page_of_its_own = s->kind == PL_KIND_PYTHON && !s->more->as_command;
-    return !page_of_its_own && w->pid > 0 && (w->pid == pid || w->pid == group);
+    return s->kind == PL_KIND_COMMAND && w->pid > 0 && (w->pid == pid || w->pid == group);
 }
 
 static struct pl_worker *worker_of(struct pl_crew *c, pid_t pid) {

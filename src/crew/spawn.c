@@ -48,7 +48,7 @@ static bool make_folder(char *path, size_t room, const struct pl_crew *c, const 
     return PL_FAIL_SYS(err, errno, "make %s", path);
 }
 
-static int recipe_memfd(const struct pl_recipe *r, struct pl_err *err) {
+int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err) {
     struct pl_buf text;
     struct pl_recipe_head head = { .argc = r->argc, .envc = r->envc };
     pl_buf_init(&text, (size_t)1 << 20);
@@ -144,6 +144,7 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .gpus = gpus,
         .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
         .port = pl_places_port(w),
+        .engine = c->llama_path,
         .legacy_ident = w->service->more->as_command ? s->run : NULL,
         .agents = agents,
         .dependency = apart != NULL ? apart->name : NULL,
@@ -153,6 +154,8 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
     };
     if (w->service->kind == PL_KIND_COMMAND)
         return pl_recipe_command(c->app->config, s, &facts, environ, a, r, err);
+    if (w->service->kind == PL_KIND_LLAMA)
+        return pl_recipe_llama(c->app->config, s, &facts, environ, a, r, err);
     return pl_recipe_python(c->app->config, s, &facts, environ, a, r, err);
 }
 
@@ -160,7 +163,9 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     const struct pl_service_config *s = w->service->config;
     pl_wire_init(m, PL_WIRE_SPAWN, sizeof m->spawn, 0);
     m->spawn.recipe_hash = pl_recipe_hash(r);
-    m->spawn.flags = w->service->kind == PL_KIND_PYTHON ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL : 0;
+    m->spawn.flags = w->service->kind == PL_KIND_PYTHON  ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL
+                     : w->service->kind == PL_KIND_LLAMA ? PL_SPAWN_LISTENER
+                                                         : 0;
     m->spawn.page_bytes = PL_PAGE_BYTES;
     m->spawn.ring_bytes = PL_CREW_RING_BYTES;
     m->spawn.stop_signal = SIGTERM;
@@ -180,15 +185,22 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     snprintf(m->spawn.socket_name, sizeof m->spawn.socket_name, "w/%s", w->more->id);
 }
 
-/* What only our own launcher is given: a listener and a control socket. The listener exists before the
- * worker: a probe written into it waits there. Our copy is closed at once, so that a dead worker refuses. */
+/* What only our own workers are given: a listener, and the launcher a control socket. The listener exists
+ * before the worker: a probe written into it waits there. Our copy is closed at once, so that a dead worker
+ * refuses. */
 static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *listener, int *theirs,
                          struct pl_err *err) {
     int pair[2];
-    if (w->service->kind != PL_KIND_PYTHON) return true;
+    bool python = w->service->kind == PL_KIND_PYTHON;
+    if (!python && w->service->kind != PL_KIND_LLAMA) return true;
     const struct pl_apart *apart = w->service->more->apart;
     if (apart == NULL) *listener = pl_spawn_listen(w->to.at.un.sun_path, err);
     if (apart == NULL && *listener == -1) return false;
+    if (!python) {
+        m->fds[1] = *listener;
+        m->fd_count = 2;
+        return true;
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
         return PL_FAIL_SYS(err, errno, "control socket");
     *theirs = pair[1];
@@ -213,7 +225,7 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
              (unsigned long long)++c->sequence);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
     bool ok = pl_places_choose(w, err) && build_recipe(w, &arena, &recipe, err);
-    PL_AUTO_FD int recipe_fd = ok ? recipe_memfd(&recipe, err) : -1;
+    PL_AUTO_FD int recipe_fd = ok ? pl_spawn_recipe(&recipe, err) : -1;
     PL_AUTO_FD int listener = -1;
     PL_AUTO_FD int theirs = -1;
     ok = ok && recipe_fd != -1;

@@ -134,6 +134,7 @@ void pl_account(struct pl_request *r, const struct pl_ending *e) {
         pl_series_add(pl_series(r->g->o.app->metrics, PL_M_STREAMS_TOTAL, gate->service->config->id,
                                 e->stream != NULL ? e->stream : "complete"),
                       1);
+    pl_request_record(r, e, outcome_names[e->outcome], now_us);
     write_line(r, e, now_us);
 }
 

@@ -70,6 +70,10 @@ typedef void pl_gateway_captured(void *ctx, struct pl_service *s, const struct p
 void pl_gateway_capture(struct pl_gateway *g, struct pl_service *s, const char *route, uint32_t count,
                         pl_gateway_captured *each, void *ctx);
 
+/* Requests that have run or waited for `least_ms` get a row in the record now: were we killed, the next start
+ * could tell what was in flight. */
+void pl_gateway_record_open(struct pl_gateway *g, uint64_t least_ms);
+
 /* For /status and the page of metrics. */
 struct pl_gateway_numbers {
     int64_t queued, running; /* running: admitted, zombies included */

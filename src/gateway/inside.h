@@ -78,6 +78,7 @@ struct pl_request {
     bool last_words; /* the worker is dead; what is in the socket may still come */
     bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
+    bool opened;          /* the record has a row of it, since it takes long */
     bool too_large_told;  /* only observed: over limits.body */
     uint8_t replay_class; /* enum pl_replay_class, if replayed or unsent */
     uint8_t unsent;       /* tries of which no byte reached a worker: they do not count as the one replay */
@@ -227,6 +228,10 @@ void pl_account_conn(struct pl_gateway *g, const struct pl_conn *c, uint16_t sta
 const char *pl_replay_name(unsigned class);
 void pl_account_gate(struct pl_gate *gate); /* makes the series */
 void pl_count_code(struct pl_gate *gate, uint16_t status);
+
+/* record.c */
+void pl_request_record(const struct pl_request *r, const struct pl_ending *e, const char *outcome,
+                       uint64_t now_us);
 
 /* quarantine.c */
 bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */

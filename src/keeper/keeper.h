@@ -123,6 +123,7 @@ struct pl_keeper {
 
     struct pl_generation generations[PL_KEEPER_GENERATIONS];
     uint64_t last_generation;
+    uint64_t last_aside; /* of the row that begins at PL_WIRE_FIRST_ASIDE; how many there were */
     struct pl_held held[PL_KEEPER_HELD];
     uint64_t last_held;
     uint64_t orphans_reaped;

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from rig import dock, paths
-from rig.page import open_page, pages, until
+from rig.page import find_page, open_page, pages, until
 from rig.server import ROOT, clean_environment
 
 SERVERS = ROOT / "tests/e2e/servers"
@@ -100,7 +100,7 @@ def test_the_next_generation_has_a_page_of_its_own(serve):
     old = watched(server)
     assert server.verb("restart", "plain").returncode == 0
     server.page = server.wait_until(lambda: server.post("/double", {"x": 1}) and len(server.log.find("worker.watched")) > 1
-                                    and open_page(server.status()["pid"]["keeper"], server.workers()[1]))
+                                    and find_page(server.status()["pid"]["keeper"], server.workers()[1]))
     _, end, _ = ask(server, "/double", {"x": 1})
     assert server.page.head()[7] != old.head()[7] and end["status"] == 200
 

@@ -23,6 +23,8 @@ def find_page(holder, worker_pid):
         except FileNotFoundError:
             continue
         try:
+            if os.fstat(fd).st_size < pages.PAGE_BYTES:
+                continue  # of another writer, such as the one that looks at devices
             reader = PageReader(fd)
         finally:
             os.close(fd)
