@@ -35,13 +35,20 @@ class Control:
         self._socket.setblocking(True)
         self._pending = b""
         self._asks = {"stacks": lambda _: {"stacks": stacks()}, **asks}
+        self._sending = threading.Lock()  # answers and news come from different threads
 
     def _send(self, document):
+        line = json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n")
+            with self._sending:
+                self._socket.sendall(line)
         except OSError:
             return False
         return True
+
+    def tell(self, news):
+        """Something that nobody has to answer. From any thread."""
+        self._send({news: True})
 
     def _line(self, deadline=None):
         """The next line; None at the end of file, at the deadline, or when a line has no end."""

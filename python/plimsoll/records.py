@@ -449,10 +449,11 @@ class Routes:
 class Edge:
     """The outermost ASGI layer: makes a Call for each request and watches its reply leave."""
 
-    def __init__(self, app, recorder, routes):
+    def __init__(self, app, recorder, routes, drain=None):
         self.app = app
         self.recorder = recorder
         self.routes = routes
+        self.drain = drain  # None: this one shares its socket with nobody
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
@@ -467,7 +468,7 @@ class Edge:
         self.recorder.arrived(call, at_edge)
 
         async def watched_send(message):
-            await send(message)
+            await send(message if self.drain is None else self.drain.head(message))
             kind = message["type"]
             if kind == "http.response.start":
                 call.status = message["status"]
@@ -477,6 +478,8 @@ class Edge:
             self.recorder.sent(call, last)
 
         error = None
+        if self.drain is not None:
+            self.drain.arrived()
         try:
             await self.app(scope, receive, watched_send)
         except BaseException as exc:
@@ -486,6 +489,8 @@ class Edge:
         finally:
             self.before_end(scope, call)
             self.recorder.left(call, error)
+            if self.drain is not None:
+                self.drain.left()
 
     def is_last(self, call, message):
         """Whether this piece of the reply is its last, and may be the end of the Call."""

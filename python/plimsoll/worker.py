@@ -18,6 +18,8 @@ Private names of BentoML are used, each probed: a missing one costs its feature,
     _bentoml_impl.loader.load                                 clear words about a service that cannot be loaded
     _bentoml_sdk.service.factory.Service.to_asgi, APIMethod.func           records
     bentoml._internal.server.http.traffic.TimeoutMiddleware                no timer is left behind
+    _bentoml_impl.client.proxy2.SessionManager.get_session                 calls under way outlive an old session
+    uvicorn.Server.startup                                                 a dependency that leaves its shared socket
     _bentoml_impl.server.serving.server_on_deployment                      hooks and the table of tasks
     bentoml._internal.configuration.containers.BentoMLContainer.remote_runner_mapping   where dependencies are
 """
@@ -29,7 +31,7 @@ import os
 import stat
 import sys
 
-from plimsoll import agent, bento, control, deadline, describe, page, records
+from plimsoll import agent, bento, control, deadline, describe, drain, page, records, sessions
 
 
 def kept_back(text):
@@ -53,7 +55,12 @@ class Launcher:
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
         self.recorder = records.Recorder(self.page, self.degrade)
+        # who is named shares its socket with others, and takes leave of it before it ends
+        shares = "--service-name" in argv
+        self.drain = drain.Drain(lambda: self.control.tell("drained")) if shares else None
         self.asks = agent.answers(self.recorder)
+        if self.drain:
+            self.asks["drain"] = lambda _: self.drain.begin()
         self.control = self._open_control()
 
     def degrade(self, feature, reason):
@@ -103,6 +110,8 @@ class Launcher:
         sys.argv[0] = entry.__file__
         self._patch("load", "_bentoml_impl.loader", "load", self._load_with_words)
         self._patch("deadline", "bentoml._internal.server.http.traffic", "TimeoutMiddleware", self._deadline)
+        if self.drain is not None:
+            self._patch("drain", "uvicorn", "Server.startup", self.drain.around_startup)
         self._patch("records", "_bentoml_sdk.service.factory", "Service.to_asgi", self._to_asgi_with_records)
         return run
 
@@ -156,7 +165,7 @@ class Launcher:
             with moved if entry else contextlib.nullcontext():
                 app = original(service, *args, **kwargs)
             self.feature(page.F_RECORDS | (page.F_OVERRIDES if entry else 0))
-            return records.Edge(app, self.recorder, routes)
+            return records.Edge(app, self.recorder, routes, self.drain)
 
         return to_asgi
 
@@ -203,6 +212,7 @@ class Launcher:
             self.degrade("dependencies", exc)  # each is made in this process
             return
         os.environ["BENTOML_RUNNER_MAP"] = json.dumps(known)
+        self._patch("sessions", "_bentoml_impl.client.proxy2", "SessionManager.get_session", sessions.replace)
 
     def _agree(self, service):
         """Tells main about the service and does what it says; returns the deadline in seconds."""

@@ -30,6 +30,18 @@ void pl_host_begin(struct pl_crew *c) {
     if (h != NULL) h->kills_known = pl_host_kills(&machine, "self", &h->kills, &h->whole_kills);
 }
 
+void pl_host_count_from(struct pl_crew *c, uint64_t kills) {
+    struct pl_host *h = host_of(c);
+    if (h != NULL && h->kills_known && kills < h->kills) h->kills = kills;
+}
+
+void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out) {
+    if (c->host != NULL && c->host->group.at_ms != 0)
+        *out = c->host->group;
+    else
+        pl_host_group(&machine, "self", out);
+}
+
 /* --- what the kernel has killed */
 
 static void tell_kill(const struct pl_crew *c, uint64_t count, const char *victim) {
@@ -57,6 +69,9 @@ void pl_host_death(struct pl_worker *w, struct pl_death_group *out) {
     h->whole_kills = whole;
     h->kill_seen_ms = 0;
     if (out->oom_kills == 0) return;
+    struct pl_watch_host now; /* the peak of the last sample is older than what it died of */
+    pl_host_group(&machine, "self", &now);
+    if (now.peak != PL_WATCH_UNKNOWN) out->peak = now.peak;
     char victim[96];
     snprintf(victim, sizeof victim, "%.60s/%u", w->service->config->id, w->slot);
     tell_kill(c, out->oom_kills, victim);
