@@ -7,7 +7,6 @@ others are not kept waiting. The other end may go away at any time (main was kil
 """
 
 import json
-import os
 import socket
 import sys
 import threading
@@ -29,27 +28,22 @@ def stacks():
 
 
 class Control:
-    """`counters` is called for a ping and gives a dict of numbers; `asks` are more questions: {verb: function of the
-    question, a dict, that gives the answer, a dict}."""
+    """`asks` is what can be asked: {verb: function of the question, a dict, that gives the answer, a dict}."""
 
-    def __init__(self, fd, counters, asks=None):
+    def __init__(self, fd, asks):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._pending = b""
-        self._counters = counters
-        self._sending = threading.Lock()
-        self._asks = {"ping": self._ping, "stacks": lambda _: {"stacks": stacks()}, **(asks or {})}
+        self._asks = {"stacks": lambda _: {"stacks": stacks()}, **asks}
+        self._sending = threading.Lock()  # answers and news come from different threads
         self._slow = {}  # name -> function of the question
-
-    def _ping(self, _):
-        return {"pid": os.getpid(), **self._counters()}
 
     def add(self, verb, function):
         """`function(question)` answers on a thread of its own and may take long. Not twice at the same time."""
         self._slow[verb] = (function, threading.Lock())
 
     def tell(self, **document):
-        """Says something that nobody has asked for."""
+        """Something that nobody has asked for, and nobody has to answer. From any thread."""
         return self._send(document)
 
     def _send(self, document):
@@ -144,9 +138,9 @@ class Control:
 
     def serve(self):
         """Answers on a daemon thread from now on, until the other end closes."""
-        threading.Thread(target=self._run, name="plimsoll-control", daemon=True).start()
+        threading.Thread(target=self.serve_here, name="plimsoll-control", daemon=True).start()
 
-    def _run(self):
+    def serve_here(self):
         while True:
             line = self._line()
             if line is None or not self._answer(line):

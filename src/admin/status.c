@@ -1,10 +1,12 @@
 /* status.c - /status: one document with everything `plimsoll status` shows (surface.md 6.4). A figure that is
  * not known is absent. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "admin/inside.h"
+#include "crew/last_life.h"
 #include "crew/look.h"
 
 static void set_seconds(json_t *o, const char *key, uint64_t ms) {
@@ -102,12 +104,37 @@ static json_t *replacement_json(const struct pl_service *s, uint64_t now) {
     return o;
 }
 
+/* "0" is GPU 0; a UUID, several, or the host keep their names. */
+static json_t *gpu_json(const char *name) {
+    char *end;
+    long index = strtol(name, &end, 10);
+    return name[0] != '\0' && *end == '\0' ? json_integer(index) : json_string(name);
+}
+
+static json_t *budget_json(const struct pl_admin *a, const struct pl_service *s) {
+    json_t *list = json_array();
+    struct pl_gateway_budget b;
+    for (size_t i = 0; pl_gateway_budget(a->o.gateway, s, i, &b); i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:o,s:I,s:I,s:I,s:I,s:f}", "gpu", gpu_json(b.gpu), "full_bytes",
+                      (json_int_t)b.full_bytes, "budget_bytes", (json_int_t)b.budget_bytes, "charged_bytes",
+                      (json_int_t)b.charged_bytes, "free_bytes", (json_int_t)b.free_bytes, "used_ratio",
+                      b.budget_bytes > 0 ? (double)b.charged_bytes / (double)b.budget_bytes : 0.0));
+    return list;
+}
+
 /* What works for this kind of worker, and what does not. */
-static json_t *guards_json(const struct pl_service *s) {
+static json_t *guards_json(const struct pl_admin *a, const struct pl_service *s) {
+    struct pl_gateway_budget b;
+    bool budget = pl_gateway_budget(a->o.gateway, s, 0, &b);
     bool ours = s->kind != PL_KIND_REMOTE;
     return json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", ours, "replacement", ours,
-                     "admission", s->config->traffic_max_concurrency > 0 ? "count" : "none", "memory", "none",
-                     "ledger", 0);
+                     "admission",
+                     budget                                   ? "bytes"
+                     : s->config->traffic_max_concurrency > 0 ? "count"
+                                                              : "none",
+                     "memory", "none", "ledger", 0);
 }
 
 static json_t *workers_json(const struct pl_service *s, uint64_t now) {
@@ -161,11 +188,21 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
         json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
     uint64_t proof = pl_look_proof_age_ms(s, now);
     if (proof != UINT64_MAX) json_object_set_new(o, "proof_age_s", json_integer((json_int_t)(proof / 1000)));
-    json_object_set_new(o, "guards", guards_json(s));
+    json_object_set_new(o, "guards", guards_json(a, s));
+    json_object_set_new(o, "budget", budget_json(a, s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
     add_death(o, s);
     add_dependencies(o, s, now);
     return o;
+}
+
+/* What this start had to tell of the one before: nobody was left to say goodbye. */
+static void add_last_life(json_t *o, const struct pl_crew *c) {
+    struct pl_look_life l;
+    if (!pl_look_last_life(c, &l)) return;
+    json_t *life = json_pack("{s:s,s:s,s:s}", "seen", l.seen, "cause", l.cause, "sentence", l.sentence);
+    if (l.scope != NULL) json_object_set_new(life, "scope", json_string(l.scope));
+    json_object_set_new(o, "last_life", life);
 }
 
 static json_t *events_json(const struct pl_admin *a, unsigned most) {
@@ -175,6 +212,28 @@ static json_t *events_json(const struct pl_admin *a, unsigned most) {
         const struct pl_event *e = &a->events[i % PL_EVENTS_KEPT];
         json_t *doc = e->line != NULL ? json_loadb(e->line, e->len, 0, NULL) : NULL;
         if (doc != NULL) json_array_append_new(list, doc);
+    }
+    return list;
+}
+
+static void set_known(json_t *o, const char *key, uint64_t value) {
+    if (value != PL_LOOK_UNKNOWN) json_object_set_new(o, key, json_integer((json_int_t)value));
+}
+
+static json_t *gpus_json(const struct pl_admin *a, uint64_t now) {
+    struct pl_look_gpu gpus[64];
+    json_t *list = json_array();
+    size_t n = pl_look_gpus(a->o.crew, now, gpus, sizeof gpus / sizeof *gpus);
+    for (size_t i = 0; i < n; i++) {
+        const struct pl_look_gpu *g = &gpus[i];
+        json_t *o = json_pack("{s:i,s:s,s:s,s:b,s:I}", "gpu", (int)g->gpu, "uuid", g->uuid, "name", g->name,
+                              "in_service", g->in_service, "sample_age_ms", (json_int_t)g->sample_age_ms);
+        set_known(o, "total_bytes", g->total);
+        set_known(o, "used_bytes", g->used);
+        set_known(o, "foreign_bytes", g->foreign);
+        if (g->utilization_pct != PL_LOOK_UNKNOWN)
+            json_object_set_new(o, "utilization_ratio", json_real((double)g->utilization_pct / 100));
+        json_array_append_new(list, o);
     }
     return list;
 }
@@ -200,6 +259,8 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                           "uptime_s", (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a),
                           "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
                           services, "events", events_json(a, 10));
+    add_last_life(o, a->o.crew);
+    json_object_set_new(o, "gpus", gpus_json(a, now));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));

@@ -84,6 +84,10 @@ void pl_log_emit(struct pl_logger *l, enum pl_level level, const char *event, co
 /* Bytes for stdout exactly as they are (whole lines), at most three quarters of the ring at once: the rest
  * stays free for our own events. False: no room now, nothing was taken; keep them and try again. */
 bool pl_log_raw(struct pl_logger *l, const char *bytes, size_t count);
+/* Once all that was handed over by now is written, the writer's thread raises *to to `value`: what is on its
+ * way when we are killed can be told by another. *to is borrowed until it is reached or pl_log_raw_forget. */
+void pl_log_raw_mark(struct pl_logger *l, _Atomic uint64_t *to, uint64_t value);
+void pl_log_raw_forget(struct pl_logger *l, const _Atomic uint64_t *to);
 /* Text for the terminal or log stream exactly as it is: the banner. */
 void pl_log_text(struct pl_logger *l, const char *text);
 /* Lines that did not fit since the start. */

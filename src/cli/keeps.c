@@ -1,15 +1,12 @@
 #include "cli/keeps.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "cli/verbs.h"
-#include "crew/host_read.h"
-#include "sample/proc.h"
+#include "watch/host.h"
 
 enum { BEAT_MS = 1000 };
 
@@ -21,32 +18,15 @@ static struct {
 
 /* --- the memory of the whole instance, on the record's thread */
 
-static size_t read_file(const char *path, char *text, size_t room) {
-    PL_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd != -1 ? read(fd, text, room - 1) : -1;
-    text[n > 0 ? n : 0] = '\0';
-    return n > 0 ? (size_t)n : 0;
-}
-
-/* In a container our group is what is mounted; elsewhere these files are not there, and nothing is known. */
 static bool read_memory(void *ctx, struct pl_record_host *out) {
-    static const char *const places[][2] = {
-        { "memory.current", "memory.events" }, { "memory/memory.usage_in_bytes", "memory/memory.oom_control" }
-    };
-    char path[128], text[1024];
-    size_t i = 0, n = 0;
+    static const struct pl_host_roots machine = { "/proc", "/sys/fs/cgroup" };
+    struct pl_watch_host group;
     (void)ctx;
-    for (; i < 2 && n == 0; i += n == 0) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup/%s", places[i][0]);
-        n = read_file(path, text, sizeof text);
-    }
-    uint64_t used = n > 0 ? pl_proc_read_limit(text, n) : PL_PROC_UNKNOWN;
-    if (used == PL_PROC_UNKNOWN) return false;
-    *out = (struct pl_record_host){ .used = used, .limit = pl_host_limit("/proc", "/sys/fs/cgroup", "self") };
-    snprintf(path, sizeof path, "/sys/fs/cgroup/%s", places[i][1]);
-    read_file(path, text, sizeof text);
-    for (char *line = text; line != NULL; line = strchr(line, '\n'), line += line != NULL)
-        if (strncmp(line, "oom_kill ", 9) == 0) out->oom_kills = strtoull(line + 9, NULL, 10);
+    pl_host_group(&machine, "self", &group);
+    if (group.current == PL_WATCH_UNKNOWN) return false;
+    *out = (struct pl_record_host){ .used = group.current };
+    if (group.limit != PL_WATCH_UNKNOWN) out->limit = group.limit;
+    if (group.events_oom_kill != PL_WATCH_UNKNOWN) out->oom_kills = group.events_oom_kill;
     return true;
 }
 

@@ -138,6 +138,10 @@ bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("libexec/plimsoll/keeper", out, err);
 }
 
+bool pl_path_watch(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("libexec/plimsoll/watch", out, err);
+}
+
 bool pl_path_llama(char out[PL_PATH_BYTES], struct pl_err *err) {
     if (beside("libexec/plimsoll/llama", out, err)) return true;
     PL_FAIL(err, PL_E_SYS, "plimsoll-llama is not installed: this build is without it");

@@ -21,16 +21,25 @@
 #include "cli/bound.h"
 #include "cli/dry_run.h"
 #include "cli/keeps.h"
+#include "cli/log_form.h"
 #include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
 #include "crew/hello.h"
+#include "crew/last_life.h"
 #include "crew/look.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
-enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, MAX_ARGUMENTS = 1024, HEART_MS = 200 };
+enum {
+    SPARE_FDS = 256,
+    FDS_PER_WORKER = 2,
+    MAX_LISTENERS = 16,
+    MAX_ARGUMENTS = 1024,
+    HEART_MS = 200,
+    STREAM_LOOK_MS = 1000
+};
 
 struct run {
     struct pl_app app;
@@ -43,6 +52,7 @@ struct run {
     struct pl_gateway *gateway;
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
+    char watch[PL_PATH_BYTES];
     char program[PL_PATH_BYTES]; /* "": not known */
     char listen[128], admin_at[128];
     char wanted[128]; /* the first address as the configuration names it */
@@ -51,7 +61,7 @@ struct run {
     uv_signal_t hangup;
     struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
     bool ready_told, draining, crew_stopping;
-    uint64_t failed_since_ms;
+    uint64_t failed_since_ms, drain_from_ms;
     int exit_status;
 };
 static struct run run;
@@ -74,6 +84,7 @@ static void leave_termination_message(void) {
 static void bye(int status) {
     struct pl_wire_message m;
     if (status != 0) leave_termination_message();
+    pl_last_life_goodbye(run.crew, status);
     pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);
@@ -104,7 +115,12 @@ static void on_empty(void *ctx) {
 }
 
 static void on_drain_timeout(struct pl_timer *t) {
-    (void)t;
+    uint64_t drained = pl_now_ms(run.app.clock) - run.drain_from_ms;
+    if (run.app.config->drain_timeout_ms == PL_CFG_AUTO && pl_crew_streams(run.crew) > 0 &&
+        drained < PL_CREW_STREAM_DRAIN_MS) {
+        pl_timer_start(run.timers, t, STREAM_LOOK_MS, on_drain_timeout);
+        return;
+    }
     pl_gateway_cut(run.gateway);
     stop_crew();
 }
@@ -123,6 +139,7 @@ static int64_t drain_limit_ms(void) {
 static void begin_drain(struct pl_timer *t) {
     (void)t;
     run.app.stopping = true;
+    run.drain_from_ms = pl_now_ms(run.app.clock);
     pl_log(run.app.log, PL_INFO, "drain.changed", F_BOOL("draining", true));
     pl_timer_start(run.timers, &run.stop_timer, (uint64_t)drain_limit_ms(), on_drain_timeout);
     pl_gateway_drain(run.gateway, on_empty, NULL);
@@ -237,10 +254,7 @@ static void open_record(void) {
 static bool make_log(struct pl_err *err) {
     const struct pl_config *c = run.app.config;
     bool terminal = isatty(2) == 1;
-    enum pl_log_format format = c->logs_format == PL_CFG_LOGS_FORMAT_JSON     ? PL_LOG_JSON
-                                : c->logs_format == PL_CFG_LOGS_FORMAT_LOGFMT ? PL_LOG_LOGFMT
-                                : terminal                                    ? PL_LOG_TERMINAL
-                                                                              : PL_LOG_JSON;
+    enum pl_log_format format = pl_log_form(c, terminal);
     run.app.log = pl_log_create(&(struct pl_log_options){ .out_fd = 2,
                                                           .raw_fd = 1,
                                                           .format = format,
@@ -372,6 +386,16 @@ static bool listen_admin(struct pl_err *err) {
     return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
 }
 
+static bool listen_agents(struct pl_err *err) {
+    int fd = pl_held_take(&run.held, "agents.sock");
+    if (fd == -1) {
+        fd = pl_bound_socket(run.run_dir, "agents.sock", err);
+        if (fd == -1) return false;
+        hold("agents.sock", fd);
+    }
+    return pl_crew_agents(run.crew, fd, err);
+}
+
 static void first_figures(void) {
     struct pl_metrics *m = run.app.metrics;
     pl_series_set(pl_series(m, PL_M_BUILD_INFO, PL_VERSION, "", PL_LLHTTP_VERSION, "", ""), 1);
@@ -391,6 +415,7 @@ static const char *llama_path(void) {
 
 static bool make_parts(struct pl_err *err) {
     struct pl_app *app = &run.app;
+    if (!pl_path_watch(run.watch, err)) return false;
     app->metrics = pl_metrics_create((size_t)app->config->metrics_max_series);
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
@@ -402,6 +427,7 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .watch_path = run.watch,
                                    .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
@@ -409,14 +435,15 @@ static bool make_parts(struct pl_err *err) {
                                    .on_keeper_news = on_keeper_news },
         err);
     if (run.crew == NULL) return false;
-    run.gateway =
-        pl_gateway_create(&(struct pl_gateway_options){ .app = app,
-                                                        .crew = run.crew,
-                                                        .timers = run.timers,
-                                                        .own = { .answer = pl_admin_own, .ctx = run.admin },
-                                                        .max_connections = connection_limit(),
-                                                        .max_buffered = buffer_limit() },
-                          err);
+    run.gateway = pl_gateway_create(
+        &(struct pl_gateway_options){ .app = app,
+                                      .crew = run.crew,
+                                      .timers = run.timers,
+                                      .own = { .answer = pl_admin_own, .ctx = run.admin },
+                                      .max_connections = connection_limit(),
+                                      .max_buffered = buffer_limit(),
+                                      .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL },
+        err);
     if (run.gateway == NULL) return false;
     return pl_admin_start(
         run.admin,
@@ -496,7 +523,7 @@ static bool start(struct pl_err *err) {
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
-    if (!listen_all(err) || !listen_admin(err)) return false;
+    if (!listen_all(err) || !listen_admin(err) || !listen_agents(err)) return false;
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);

@@ -8,8 +8,9 @@
 
 #include "base/check.h"
 #include "crew/accounts.h"
-#include "crew/more.h"
+#include "crew/devices.h"
 #include "crew/tail.h"
+#include "sample/oom.h"
 
 static struct pl_logger *log_of(const struct pl_worker *w) { return w->service->crew->app->log; }
 
@@ -80,7 +81,15 @@ uint64_t pl_life_drain_ms(const struct pl_service *s) {
     return (uint64_t)(c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms);
 }
 
-/* On a shared socket nobody can be kept from giving it one more request before SIGTERM: it drains after. */
+/* A stream lasts as long as it lasts: it is given more time than a request. */
+static uint64_t drain_until(const struct pl_worker *w) {
+    bool set = w->service->config->replace_drain_ms != PL_CFG_AUTO;
+    uint64_t most = pl_life_drain_ms(w->service);
+    if (!set && w->streams > 0 && most < PL_CREW_STREAM_DRAIN_MS) most = PL_CREW_STREAM_DRAIN_MS;
+    return w->more->drain_from_ms + most;
+}
+
+/* One that shares its socket may have to be told to end before it could leave it: it drains after SIGTERM. */
 uint64_t pl_life_patience_ms(const struct pl_service *s) {
     uint64_t stop_ms = (uint64_t)s->config->stop_timeout_ms;
     return pl_depend_is(s) ? stop_ms + pl_life_drain_ms(s) : stop_ms;
@@ -179,10 +188,11 @@ static void enter_ready(struct pl_worker *w) {
 
 static void enter_draining(struct pl_worker *w) {
     const struct pl_service_config *c = w->service->config;
-    w->more->drain_until_ms = pl_crew_now(w->service->crew) + pl_life_drain_ms(w->service);
+    w->more->drain_from_ms = pl_crew_now(w->service->crew);
     pl_note_leave(w);
     pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));
+    if (pl_depend_is(w->service)) pl_control_drain(w);
 }
 
 static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
@@ -240,14 +250,26 @@ static void tell_death(struct pl_worker *w) {
     snprintf(id, sizeof id, "d%llu", (unsigned long long)w->generation);
     if (o->was_ready) {
         pl_series_add(pl_series(m, PL_M_WORKER_DEATHS_TOTAL, s->config->id, cause), 1);
-        pl_log(log_of(w), PL_ERROR, "worker.death", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_INT("generation", w->generation), F_STR("death", id), F_STR("cause", cause),
-               F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
-               F_INT("in_handlers", w->lost_in_handlers));
+        const struct pl_field fields[] = {
+            F_STR("service", s->config->id),
+            F_INT("worker", w->slot),
+            F_INT("generation", w->generation),
+            F_STR("death", id),
+            F_STR("cause", cause),
+            F_STR("scope", o->cause == PL_CAUSE_KILLED_BY_KERNEL_OOM ? "worker" : NULL),
+            F_INT("status", o->exit.status),
+            F_STR("sentence", o->end_sentence),
+            F_INT("in_handlers", w->lost_in_handlers),
+            F_STR("oom_verdict", o->oom_verdict),
+            F_INT("requested_bytes", o->oom_requested),
+        };
+        size_t count = sizeof fields / sizeof *fields - (o->oom_requested == PL_OOM_UNKNOWN);
+        pl_log_emit(log_of(w), PL_ERROR, "worker.death", fields, count);
     } else {
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("cause", cause),
+               F_STR("scope", o->cause == PL_CAUSE_KILLED_BY_KERNEL_OOM ? "worker" : NULL),
                F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
                F_STR("last_line", o->last_line));
     }
@@ -269,7 +291,16 @@ static void explain(struct pl_worker *w) {
     pl_buf_init(&text, (size_t)1 << 20);
     if (o->tail != NULL) pl_tail_text(o->tail, 0, &text);
     pl_death_last_line(text.data != NULL ? text.data : "", text.len, line, sizeof line);
+    struct pl_oom oom;
+    struct pl_death_group group = { .known = false };
+    bool full = pl_death_oom(text.data != NULL ? text.data : "", text.len, line, sizeof line, &oom);
+    o->oom_requested = full ? oom.requested : PL_OOM_UNKNOWN;
+    o->oom_verdict = full ? pl_oom_verdict_name(pl_oom_judge(&oom)) : NULL;
+    if (!o->ordered) pl_host_death(w, &group);
     const struct pl_death death = { .wait_status = o->exit.status,
+                                    .oom = full ? &oom : NULL,
+                                    .group = &group,
+                                    .xid = pl_devices_xid(w, pl_crew_now(w->service->crew)),
                                     .exec_step = o->exit.exec_step,
                                     .exec_errno = o->exit.exec_errno,
                                     .was_ready = o->was_ready,
@@ -299,6 +330,19 @@ static bool is_failure(const struct pl_worker_more *o) {
     return (!o->ordered || o->timed_out || o->warm_failed || o->hung_ms != 0) && !o->fallback;
 }
 
+/* Ordered or not: nobody asked for one that does not end. */
+void pl_life_stuck(struct pl_worker *w) {
+    struct pl_worker_more *o = w->more;
+    if (o->told) return;
+    o->told = true;
+    o->cause = PL_CAUSE_STUCK;
+    snprintf(o->end_sentence, sizeof o->end_sentence,
+             "does not end, 30 s after SIGKILL: look for a driver fault, or a debugger that holds it; its "
+             "place stays "
+             "empty until it does");
+    tell_death(w);
+}
+
 static void tell_end(struct pl_worker *w) {
     if (w->more->told || w->in_flight > 0 || !is_failure(w->more)) return;
     w->more->told = true;
@@ -311,6 +355,7 @@ void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e) {
     w->exited = true;
     w->more->exit = *e;
     pl_output_read(w);
+    pl_devices_exited(w);
     pl_life_feed(w, PL_WEV_EXITED);
     if (is_failure(w->more)) explain(w);
     struct pl_page_counters p;
@@ -366,6 +411,11 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     struct pl_crew *c = w->service->crew;
     if (w->more->keeper_gone) return;
     if (!w->exited) pl_life_exited(w, e);
+    w->more->gone_waits = !pl_devices_returned(w, pl_crew_now(c));
+    if (w->more->gone_waits) { /* its memory on a GPU is still taken: the tick asks again */
+        w->more->gone_exit = *e;
+        return;
+    }
     pl_output_done(w);
     pl_control_close(w);
     pl_explain_stop(w);
@@ -405,6 +455,8 @@ static void let_go(struct pl_worker *w) {
     pl_explain_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
+    if (w->more->page_fd > 0) close(w->more->page_fd);
+    w->more->page_fd = 0;
     pl_output_free(w);
     if (w->more->id[0] != '\0') pl_spawn_clean(w);
     w->more->let_go = true;
@@ -436,7 +488,8 @@ void pl_life_release(struct pl_worker *w) {
 bool pl_life_drained(struct pl_worker *w) {
     struct pl_page_counters p;
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
-    if (pl_depend_is(w->service)) return !pl_page_counters(&w->page, &p) || p.tasks == 0;
+    if (pl_depend_is(w->service))
+        return w->more->left_socket && (!pl_page_counters(&w->page, &p) || p.tasks == 0);
     return !pl_page_counters(&w->page, &p) || (p.in_flight == 0 && p.tasks == 0);
 }
 
@@ -484,6 +537,10 @@ void pl_life_tend(struct pl_service *s, uint64_t now) {
 
 static void tick_worker(struct pl_worker *w, uint64_t now) {
     struct pl_slot *slot = pl_life_slot(w->service, w->slot);
+    if (w->more->gone_waits) {
+        const struct pl_wire_exit e = w->more->gone_exit;
+        pl_life_gone(w, &e);
+    }
     if (!w->more->keeper_gone) pl_output_read(w);
     read_stamps(w);
     pl_depend_tick(w, now);
@@ -496,7 +553,7 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
     case PL_WORKER_DRAINING:
         if (pl_life_drained(w))
             pl_life_feed(w, PL_WEV_DRAINED);
-        else if (now >= w->more->drain_until_ms)
+        else if (now >= drain_until(w))
             pl_life_feed(w, PL_WEV_DRAIN_TIMEOUT);
         break;
     case PL_WORKER_BACKOFF:

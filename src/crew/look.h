@@ -59,11 +59,22 @@ bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false
 enum { PL_LOOK_DEVICES = 16 };
 /* Device memory as the worker's page tells it. */
 struct pl_look_device {
+    char gpu[48];                        /* index of the machine, or UUID */
     char scope[56];                      /* "gpu0", or a UUID */
     uint64_t allocated, reserved, limit; /* limit: of the device; 0: not known */
     uint64_t peak;                       /* largest of the last minute */
 };
 bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out);
+
+#define PL_LOOK_UNKNOWN UINT64_MAX
+struct pl_look_gpu {
+    uint32_t gpu;
+    const char *uuid, *name;
+    uint64_t total, used, foreign, utilization_pct; /* PL_LOOK_UNKNOWN */
+    bool in_service;
+    uint64_t sample_age_ms;
+};
+size_t pl_look_gpus(const struct pl_crew *c, uint64_t now_ms, struct pl_look_gpu *out, size_t room);
 
 struct pl_tail; /* crew/tail.h */
 /* Output of a slot's worker (0: of all of them as it came), or of the last generation that is gone. NULL:

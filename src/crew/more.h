@@ -7,6 +7,8 @@
 #include "crew/hello.h"
 #include "crew/link.h"
 #include "net/ask.h"
+#include "sample/gpu.h"
+#include "worker/death.h"
 #include "worker/policy.h"
 #include "worker/ports.h"
 #include "worker/replace.h"
@@ -44,12 +46,32 @@ struct pl_timeline {
 /* Host memory of a worker's process group; seen_ms 0: not known. */
 struct pl_host_use {
     uint64_t anon, swap, rss, seen_ms;
+    uint64_t pss; /* PL_PROC_UNKNOWN: it does not tell */
+};
+
+/* What it had on GPUs when it was last seen there: index in the crew's devices. */
+enum { PL_CREW_WORKER_GPUS = 16 };
+struct pl_worker_devices {
+    uint64_t at_ms, waits_from_ms; /* gone, and its memory is waited for; 0: not yet */
+    uint32_t count;
+    uint32_t device[PL_CREW_WORKER_GPUS];
+    struct pl_gpu_hold hold[PL_CREW_WORKER_GPUS];
+    bool missed;
+};
+
+/* What its output (words.c) and its metrics (scrape.c) have said of memory. */
+struct pl_worker_words {
+    uint64_t kv_bytes; /* the engine's KV cache on each of its GPUs; 0: it did not say */
+    uint32_t retries;  /* warnings of PyTorch's allocator */
+    struct pl_log_sampler oom, retry, line;
 };
 
 struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
     size_t page_bytes;
+    int page_fd;  /* what an agent that comes by itself is given; 0: none */
+    bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
@@ -58,7 +80,7 @@ struct pl_worker_more {
     bool replaced;     /* its successor is READY: its slot is no longer its own */
     bool told;         /* its death is in the log */
     bool let_go;       /* what was its has been given back */
-    uint64_t ready_from_ms, drain_until_ms, start_until_ms, stopped_ms;
+    uint64_t ready_from_ms, drain_from_ms, start_until_ms, stopped_ms;
     struct pl_wire_exit exit; /* once exited */
     bool keeper_gone;         /* GONE came; waits for the gateway to let go */
     char end_sentence[256], last_line[256];
@@ -77,6 +99,7 @@ struct pl_worker_more {
     uint64_t ask_id;
     int sync_told; /* memory.sync as the worker knows it */
     uint64_t sampled_ms;
+    bool left_socket; /* dependency, DRAINING: no caller has a connection that it could still use */
     /* It has told what it is and waits for `go`: not its own time. */
     bool awaits_go, wait_told, deploying;
     uint64_t told_ms, held_ms;
@@ -118,6 +141,12 @@ struct pl_worker_more {
         uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
     } proposal;
     char *holder; /* "service.py:41 CACHE"; NULL: not known */
+    struct pl_worker_devices devices;
+    struct pl_worker_words words;
+    bool gone_waits; /* the keeper has let it go; its memory on a GPU is not back */
+    struct pl_wire_exit gone_exit;
+    uint64_t oom_requested; /* of the message that ended it; UINT64_MAX: it does not say, or there was none */
+    const char *oom_verdict; /* NULL: none */
 };
 
 /* One place for a worker: 1..N. */
@@ -208,6 +237,7 @@ struct pl_crew {
     struct pl_service **every; /* those, then their dependencies */
     size_t every_count;
     uv_timer_t tick;
+    uv_pipe_t agents; /* listens */
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
@@ -218,7 +248,10 @@ struct pl_crew {
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
-    struct pl_host *host; /* host.c */
+    struct pl_host *host;           /* host.c */
+    struct pl_last_life *last_life; /* last_life.c; NULL: there is no state_dir */
+    struct pl_devices *devices;     /* devices.h; NULL before the start */
+    const char *watch_path;         /* NULL: nothing watches */
 };
 
 /* life.c: every change of state and its side effects go through here. */
@@ -227,12 +260,13 @@ struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot);
 void pl_life_tick(struct pl_crew *c, uint64_t now);
 void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e);
 void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e);
+void pl_life_stuck(struct pl_worker *w);      /* its death is told without its end */
 void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the keeper */
 void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any more */
 bool pl_life_drained(struct pl_worker *w);
 void pl_life_tend(struct pl_service *s, uint64_t now);
 void pl_life_give_time(struct pl_worker *w);              /* to start, from now on */
-uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one */
+uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one without a stream */
 uint64_t pl_life_patience_ms(const struct pl_service *s); /* SIGTERM to SIGKILL, out of a stop */
 void pl_life_successor(struct pl_service *s, struct pl_worker *old);
 void pl_life_ready_changed(struct pl_service *s);
@@ -242,6 +276,8 @@ uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
 /* spawn.c */
 bool pl_spawn(struct pl_worker *w, struct pl_err *err);
 int pl_spawn_listen(const char *path, struct pl_err *err);
+struct pl_recipe;
+int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err);  /* a memfd for SPAWN, or -1 */
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
 /* places.c: where a worker listens */
@@ -300,6 +336,10 @@ void pl_explain_report(struct pl_crew *c, const char *action, int exit_status, c
 void pl_explain_name(const struct pl_worker *w, const char *ending, char *out, size_t room);
 /* snapshot.c: false, it is about something else */
 bool pl_snapshot_told(struct pl_worker *w, const char *line, size_t len);
+/* agents.c */
+void pl_agents_left(struct pl_worker *w); /* its control socket closes: forgets what its agent published */
+void pl_control_drain(
+    struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */
@@ -316,6 +356,8 @@ bool pl_depend_wanted(const struct pl_service *s);
 bool pl_depend_may_stop(const struct pl_service *s); /* nobody is left that calls it */
 struct pl_service *pl_depend_of(const struct pl_service *s, uint32_t number);
 static inline bool pl_depend_is(const struct pl_service *s) { return s->more->apart != NULL; }
+/* words.c: a line of its output, as it comes */
+void pl_words_read(struct pl_worker *w, const char *line, size_t len);
 /* output.c */
 void pl_output_read(struct pl_worker *w);
 /* After GONE: all that it printed is on its way, or nobody has taken it for 10 s. */
@@ -358,7 +400,13 @@ void pl_kept_reapply(struct pl_service *s);
 void pl_kept_save(const struct pl_service *s);
 void pl_kept_load(struct pl_service *s, struct pl_held_list *held);
 /* host.c */
+void pl_host_begin(struct pl_crew *c);
+void pl_host_count_from(struct pl_crew *c, uint64_t kills); /* those since are this life's to explain */
+/* Our own memory group, as the watch process has seen it last, else as it is: a few small files. */
+void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
+/* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
+void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
 /* The way a replacement of it would go now, as configured. */
 enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */
