@@ -26,7 +26,7 @@ from plimsoll.control import Control
 def pair():
     ours, theirs = socket.socketpair()
     ours.settimeout(20)
-    control = Control(theirs.detach(), lambda: {})
+    control = Control(theirs.detach(), {})
     yield control, ours.makefile("rwb", buffering=0)
     ours.close()
 
