@@ -2,12 +2,11 @@
 
 First the worker describes its service and waits for `go`. A `wait` in between says that somebody has heard it, and that
 `go` takes as long as it takes: what it depends on is not ready yet. Then a daemon thread answers what main asks, also
-while an async handler blocks the event loop. The other end may go away at any time (main was killed): the worker goes
-on.
+while an async handler blocks the event loop; a question that takes long is answered by a thread of its own, so that the
+others are not kept waiting. The other end may go away at any time (main was killed): the worker goes on.
 """
 
 import json
-import os
 import socket
 import sys
 import threading
@@ -29,18 +28,23 @@ def stacks():
 
 
 class Control:
-    """`counters` is called for a ping and gives a dict of numbers; `asks`: {verb: function that gives a dict}."""
+    """`asks` is what can be asked: {verb: function of the question, a dict, that gives the answer, a dict}."""
 
-    def __init__(self, fd, counters, asks=None):
+    def __init__(self, fd, asks):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._pending = b""
-        self._counters = counters
-        self._asks = {"ping": self._ping, "stacks": lambda: {"stacks": stacks()}, **(asks or {})}
+        self._asks = {"stacks": lambda _: {"stacks": stacks()}, **asks}
         self._sending = threading.Lock()  # answers and news come from different threads
+        self._slow = {}  # name -> function of the question
 
-    def _ping(self):
-        return {"pid": os.getpid(), **self._counters()}
+    def add(self, verb, function):
+        """`function(question)` answers on a thread of its own and may take long. Not twice at the same time."""
+        self._slow[verb] = (function, threading.Lock())
+
+    def tell(self, **document):
+        """Something that nobody has asked for, and nobody has to answer. From any thread."""
+        return self._send(document)
 
     def _send(self, document):
         line = json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n"
@@ -50,10 +54,6 @@ class Control:
         except OSError:
             return False
         return True
-
-    def tell(self, news):
-        """Something that nobody has to answer. From any thread."""
-        self._send({news: True})
 
     def _line(self, deadline=None):
         """The next line; None at the end of file, at the deadline, or when a line has no end."""
@@ -83,13 +83,32 @@ class Control:
         if not isinstance(asked, dict) or "ask" not in asked:
             return self._send({"error": "unknown"})
         reply = {"id": asked["id"]} if "id" in asked else {}
-        verb = self._asks.get(asked["ask"]) if isinstance(asked["ask"], str) else None
+        name = asked["ask"] if isinstance(asked["ask"], str) else ""
+        if name in self._slow:
+            args = name, asked, reply
+            threading.Thread(target=self._take_time, args=args, name=f"plimsoll-{name}", daemon=True).start()
+            return True
+        verb = self._asks.get(name)
         if verb is None:
             return self._send({**reply, "error": "unknown"})
         try:
-            return self._send({**reply, "ok": True, **verb()})
+            said = verb(asked)
+            return self._send({**reply, **({} if "error" in said else {"ok": True}), **said})
         except Exception as exc:
             return self._send({**reply, "error": f"{type(exc).__name__}: {exc}"[:200]})
+
+    def _take_time(self, name, asked, reply):
+        function, turn = self._slow[name]
+        if not turn.acquire(blocking=False):
+            self._send({**reply, "error": "running"})
+            return
+        try:
+            said = {"ok": True, **function(asked)}
+        except Exception as exc:
+            said = {"error": f"{type(exc).__name__}: {exc}"[:200]}
+        finally:
+            turn.release()
+        self._send({**reply, **said})
 
     def describe(self, description, wait_s=30.0):
         """Sends the description; returns what `go` says, or None when nobody answers in time."""
@@ -119,9 +138,9 @@ class Control:
 
     def serve(self):
         """Answers on a daemon thread from now on, until the other end closes."""
-        threading.Thread(target=self._run, name="plimsoll-control", daemon=True).start()
+        threading.Thread(target=self.serve_here, name="plimsoll-control", daemon=True).start()
 
-    def _run(self):
+    def serve_here(self):
         while True:
             line = self._line()
             if line is None or not self._answer(line):

@@ -31,7 +31,7 @@ import os
 import stat
 import sys
 
-from plimsoll import bento, control, deadline, describe, drain, page, records, sessions
+from plimsoll import agent, bento, control, deadline, describe, drain, explain, page, records, sessions
 
 
 def kept_back(text):
@@ -41,15 +41,6 @@ def kept_back(text):
     except (ValueError, OSError):
         return None
     return int(text)
-
-
-def generation():
-    """(number, boot) of PLIMSOLL_GENERATION; it stays in the environment, since the keeper finds strays by it."""
-    boot, _, number = os.environ.get("PLIMSOLL_GENERATION", "").partition(".")
-    try:
-        return int(number), int(boot, 16) & (2**64 - 1)
-    except ValueError:
-        return 0, 0
 
 
 class Launcher:
@@ -63,10 +54,15 @@ class Launcher:
         self.served = False
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
-        self.recorder = records.Recorder(self.page)
+        self.endpoints = []
+        self.verbs = explain.Verbs(self._ended)
+        self.recorder = records.Recorder(self.page, self.degrade, self.verbs.history)
         # who is named shares its socket with others, and takes leave of it before it ends
         shares = "--service-name" in argv
-        self.drain = drain.Drain(lambda: self.control.tell("drained")) if shares else None
+        self.drain = drain.Drain(lambda: self.control.tell(drained=True)) if shares else None
+        self.asks = agent.answers(self.recorder)
+        if self.drain:
+            self.asks["drain"] = lambda _: self.drain.begin()
         self.control = self._open_control()
 
     def degrade(self, feature, reason):
@@ -86,7 +82,7 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("page", exc)
             mine = page.Page()
-        mine.open(*generation())
+        mine.open(*page.generation())
         return mine
 
     def _open_control(self):
@@ -97,11 +93,12 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("control", exc)
             return None
-        return control.Control(fd, self._counters, {"drain": self.drain.begin} if self.drain else None)
+        return control.Control(fd, self.asks)
 
-    def _counters(self):
+    def _ended(self):
+        """(in flight, {route: requests ended})"""
         with self.page.lock:
-            return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
+            return self.page.get("in_flight"), {e.path: e.ended for e in self.endpoints if e.ended}
 
     # --- patches
 
@@ -187,15 +184,18 @@ class Launcher:
     def _wrap(self, service):
         """Wraps the handlers of the service that this process serves; those of a dependency are wrapped in its own."""
         endpoints = []
+        title = os.environ.get("PLIMSOLL_WORKER_NAME", service.name)  # as the metrics name it
         for index, (name, method) in enumerate(service.apis.items()):
             path = describe.join_paths(service.path_prefix, method.route)
-            endpoint = records.Endpoint(index, path, describe.kind_of(method), bool(method.batchable))
+            kind, names = describe.kind_of(method), describe.parameters(method.func)
+            endpoint = records.Endpoint(index, path, kind, bool(method.batchable), title, names)
             try:
                 method.func = records.wrap(method.func, self.recorder, endpoint)
             except AttributeError as exc:
                 endpoint.at_edge = True
                 self.degrade(f"records:{name}", exc)
             endpoints.append(endpoint)
+        self.endpoints = endpoints
         prefix = describe.join_paths(service.path_prefix).rstrip("/")
         own_code_first = bool(getattr(service, "middlewares", ()))
         return records.Routes(endpoints, prefix, own_code_first, bool(getattr(service, "mount_apps", ())))
@@ -230,6 +230,7 @@ class Launcher:
             go = self.control.describe(describe.describe(service, self.degraded, elsewhere))
             if go is None:
                 self.degrade("handshake", "nobody said go")
+            self.verbs.install(self.control, go)
             self.control.serve()
             self.feature(page.F_CONTROL)
         if go is None:
@@ -241,6 +242,7 @@ class Launcher:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
             self._find_dependencies(go["runner_map"])
+        self.asks["configure"](go)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1

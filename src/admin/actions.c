@@ -8,6 +8,7 @@
 
 static struct pl_action *new_action(struct pl_admin *a) {
     struct pl_action *x = &a->actions[a->action_count++ % PL_ACTIONS_KEPT];
+    free(x->report);
     *x = (struct pl_action){ .state = PL_ACTION_RUNNING };
     snprintf(x->id, sizeof x->id, "a%llu", (unsigned long long)a->action_count);
     return x;
@@ -29,6 +30,13 @@ void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_statu
     snprintf(x->message, sizeof x->message, "%s", message);
 }
 
+void pl_admin_action_report(struct pl_admin *a, const char *action, int exit_status, const char *message,
+                            const char *json) {
+    struct pl_action *x = find_action(a, action);
+    if (x != NULL) x->report = json != NULL ? strdup(json) : NULL;
+    pl_admin_action_done(a, action, exit_status, message);
+}
+
 void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
     static const char *const names[] = { "running", "done", "failed" };
     const struct pl_action *x = find_action(a, id);
@@ -41,6 +49,8 @@ void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
     if (x->state != PL_ACTION_RUNNING) {
         json_object_set_new(doc, "exit", json_integer(x->exit_status));
         json_object_set_new(doc, "message", json_string(x->message));
+        json_t *report = x->report != NULL ? json_loads(x->report, 0, NULL) : NULL;
+        if (report != NULL) json_object_set_new(doc, "report", report);
     }
     pl_admin_reply_json(c, 200, doc);
 }
@@ -150,9 +160,14 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_ac
     static const struct {
         const char *verb;
         void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);
-    } verbs[] = { { "/restart", restart }, { "/sample", pl_samples_order },
-                  { "/reload", reload },   { "/enforce", enforce },
-                  { "/drain", drain },     { "/log-level", log_level } };
+    } verbs[] = { { "/restart", restart },
+                  { "/sample", pl_samples_order },
+                  { "/reload", reload },
+                  { "/enforce", enforce },
+                  { "/drain", drain },
+                  { "/explain", pl_explain_order },
+                  { "/snapshot", pl_snapshot_order },
+                  { "/log-level", log_level } };
     char peer[PL_PEER_TEXT];
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;

@@ -41,6 +41,9 @@ bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err
 bool pl_admin_own(void *admin, struct pl_conn *c);
 /* How an action ended: exit_status is what the verb that ordered it will exit with. */
 void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_status, const char *message);
+/* The same with a document that the verb prints; NULL: none. */
+void pl_admin_action_report(struct pl_admin *a, const char *action, int exit_status, const char *message,
+                            const char *json);
 /* Ends followers and connections. */
 void pl_admin_close(struct pl_admin *a);
 

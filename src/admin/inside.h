@@ -27,6 +27,7 @@ struct pl_action {
     enum { PL_ACTION_RUNNING, PL_ACTION_DONE, PL_ACTION_FAILED } state;
     int exit_status;
     char message[4096];
+    char *report; /* a document, or NULL; owned */
 };
 
 struct pl_admin {
@@ -92,6 +93,8 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_ac
 const char *pl_actions_new(struct pl_admin *a); /* the id of a running one; borrowed */
 /* samples.c: POST /sample {"service","route","count"} */
 void pl_samples_order(struct pl_admin *a, struct pl_conn *c, json_t *body);
+void pl_explain_order(struct pl_admin *a, struct pl_conn *c, json_t *body);  /* explain.c: POST /explain */
+void pl_snapshot_order(struct pl_admin *a, struct pl_conn *c, json_t *body); /* explain.c: POST /snapshot */
 void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id);
 
 /* admin.c: takes the document. */

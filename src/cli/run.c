@@ -218,6 +218,11 @@ static void on_action(void *ctx, const char *action, bool ok, const char *messag
         pl_admin_action_done(run.admin, action, ok ? 0 : 1, message);
 }
 
+static void on_report(void *ctx, const char *action, int exit_status, const char *message, const char *json) {
+    (void)ctx;
+    pl_admin_action_report(run.admin, action, exit_status, message, json);
+}
+
 static void on_renew_done(const char *action, int exit_status, const char *message) {
     pl_admin_action_done(run.admin, action, exit_status, message);
 }
@@ -383,6 +388,16 @@ static bool listen_admin(struct pl_err *err) {
     return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
 }
 
+static bool listen_agents(struct pl_err *err) {
+    int fd = pl_held_take(&run.held, "agents.sock");
+    if (fd == -1) {
+        fd = pl_bound_socket(run.run_dir, "agents.sock", err);
+        if (fd == -1) return false;
+        hold("agents.sock", fd);
+    }
+    return pl_crew_agents(run.crew, fd, err);
+}
+
 static void first_figures(void) {
     struct pl_metrics *m = run.app.metrics;
     pl_series_set(pl_series(m, PL_M_BUILD_INFO, PL_VERSION, "", PL_LLHTTP_VERSION, "", ""), 1);
@@ -421,6 +436,7 @@ static bool make_parts(struct pl_err *err) {
                                    .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
+                                   .on_report = on_report,
                                    .on_keeper_news = on_keeper_news },
         err);
     if (run.crew == NULL) return false;
@@ -516,7 +532,7 @@ static bool start(struct pl_err *err) {
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
-    if (!listen_all(err) || !listen_admin(err)) return false;
+    if (!listen_all(err) || !listen_admin(err) || !listen_agents(err)) return false;
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);

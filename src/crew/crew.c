@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "crew/accounts.h"
 #include "crew/devices.h"
 #include "crew/last_life.h"
 #include "crew/more.h"
@@ -30,6 +31,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->llama_path = o->llama_path;
     c->on_stopped = o->on_stopped;
     c->on_action = o->on_action;
+    c->on_report = o->on_report;
     c->on_keeper_news = o->on_keeper_news;
     c->ctx = o->ctx;
     c->services = calloc(n, sizeof *c->services);
@@ -44,6 +46,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         s->more = calloc(1, sizeof *s->more);
         if (s->more == NULL) goto out_of_memory;
         pl_guard_init(s);
+        pl_explain_init(s);
         s->more->slots = calloc(1, sizeof *s->more->slots);
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;
@@ -240,6 +243,8 @@ static void on_tick(uv_timer_t *t) {
     pl_watcher_tick(c, now);
     pl_devices_tick(c, now);
     pl_life_tick(c, now);
+    for (size_t i = 0; i < c->every_count; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) pl_accounts_take(w, now);
     if (now - c->metered_ms >= 1000) {
         c->metered_ms = now;
         pl_meters_tick(c, now);

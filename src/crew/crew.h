@@ -95,6 +95,8 @@ struct pl_crew_options {
     const char *llama_path;            /* the program plimsoll-llama; NULL: not in this build */
     void (*on_stopped)(void *ctx);     /* after pl_crew_stop: no worker is left */
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    /* The same with the status that the verb ends with, and a document of it or NULL. */
+    void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m); /* STOP, HELM and the like */
     void *ctx;
 };
@@ -104,6 +106,8 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
                    struct pl_err *err);
 /* app->config is another one now, with the same services at the same indexes. */
 void pl_crew_reconfigured(struct pl_crew *c);
+/* Servers that are not of our making may publish what they do: `fd` is run_dir/agents.sock, listening. */
+bool pl_crew_agents(struct pl_crew *c, int fd, struct pl_err *err);
 /* Stops every worker in order; options.on_stopped tells the end. */
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);

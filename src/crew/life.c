@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "crew/accounts.h"
 #include "crew/devices.h"
 #include "crew/tail.h"
 #include "sample/oom.h"
@@ -178,6 +179,7 @@ static void enter_ready(struct pl_worker *w) {
     tell_restarted(w, now);
     w->routable = o->says_ready;
     pl_note_leave(w);
+    pl_explain_ready(w);
     pl_replace_ready(w);
     pl_gap_meter(s, now);
     pl_life_ready_changed(s);
@@ -416,6 +418,7 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     }
     pl_output_done(w);
     pl_control_close(w);
+    pl_explain_stop(w);
     w->more->keeper_gone = true;
     w->more->gone_ms = pl_crew_now(c);
     if (w->more->ordered && !is_failure(w->more) && w->more->stopped_ms != 0)
@@ -447,8 +450,13 @@ static void let_go(struct pl_worker *w) {
         m.forget.generation = w->generation;
         pl_link_order(c->link, &m, NULL, NULL);
     }
+    pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
+    pl_accounts_free(w);
+    pl_explain_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
+    if (w->more->page_fd > 0) close(w->more->page_fd);
+    w->more->page_fd = 0;
     pl_output_free(w);
     if (w->more->id[0] != '\0') pl_spawn_clean(w);
     w->more->let_go = true;

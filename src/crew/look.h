@@ -16,6 +16,9 @@ uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms); /* U
 bool pl_look_wanted(const struct pl_service *s); /* a dependency that somebody still wants or uses */
 const struct pl_description *pl_look_description(const struct pl_service *s);
 
+/* "service.py:41 CACHE", who holds what a verdict was about; NULL: not known. Borrowed. */
+const char *pl_look_holder(const struct pl_worker *w);
+
 /* One worker as a table row; times in ms since its spawn, 0 = not reached. */
 struct pl_look_worker {
     uint64_t age_ms, imported_ms, loaded_ms, socket_ms, warm_ms, ready_ms, first_request_us, first_us,
@@ -53,6 +56,15 @@ struct pl_look_host {
     uint64_t rss, limit; /* limit 0: none */
 };
 bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false: not known */
+enum { PL_LOOK_DEVICES = 16 };
+/* Device memory as the worker's page tells it. */
+struct pl_look_device {
+    char gpu[48];                        /* index of the machine, or UUID */
+    char scope[56];                      /* "gpu0", or a UUID */
+    uint64_t allocated, reserved, limit; /* limit: of the device; 0: not known */
+    uint64_t peak;                       /* largest of the last minute */
+};
+bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out);
 
 #define PL_LOOK_UNKNOWN UINT64_MAX
 struct pl_look_gpu {

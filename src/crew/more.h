@@ -70,6 +70,8 @@ struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
     size_t page_bytes;
+    int page_fd;  /* what an agent that comes by itself is given; 0: none */
+    bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
@@ -93,7 +95,10 @@ struct pl_worker_more {
     /* control socket */
     uv_pipe_t *control;
     struct pl_buf control_in;
+    struct pl_question *questions; /* asked and not answered */
     uint64_t ask_id;
+    int sync_told; /* memory.sync as the worker knows it */
+    uint64_t sampled_ms;
     bool left_socket; /* dependency, DRAINING: no caller has a connection that it could still use */
     /* It has told what it is and waits for `go`: not its own time. */
     bool awaits_go, wait_told, deploying;
@@ -127,6 +132,15 @@ struct pl_worker_more {
     uint32_t would_told;     /* bits of pl_replace_reason: told already, and still true */
     uint32_t held_told;      /* the same for worker.replace_held */
     struct pl_host_use host;
+    struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
+    /* who holds its memory: explain.c */
+    struct pl_explaining *explaining; /* under way; NULL: none is */
+    struct pl_proposal {
+        char why[32]; /* the verdict that wants to know; "": none */
+        unsigned tries;
+        uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
+    } proposal;
+    char *holder; /* "service.py:41 CACHE"; NULL: not known */
     struct pl_worker_devices devices;
     struct pl_worker_words words;
     bool gone_waits; /* the keeper has let it go; its memory on a GPU is not back */
@@ -224,12 +238,14 @@ struct pl_crew {
     struct pl_service **every; /* those, then their dependencies */
     size_t every_count;
     uv_timer_t tick;
+    uv_pipe_t agents; /* listens */
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
     bool adopting; /* not all that is there is known yet: nothing is started */
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
@@ -301,6 +317,30 @@ bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
+/* Asks a worker that has been told `go`: {"ask": verb, ...}. `more`: further members as JSON, from a comma
+ * on, or NULL. `done` is called once, with the whole line (borrowed; whatever the worker chose to write), or
+ * with NULL when no answer came in time or the worker is gone. False: it cannot be asked, `done` is not
+ * called. */
+typedef void (*pl_control_answer)(void *ctx, struct pl_worker *w, const char *line, size_t len);
+bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
+                    pl_control_answer done, void *ctx);
+void pl_control_tick(struct pl_worker *w, uint64_t now); /* late answers; what it should know or tell */
+/* explain.c */
+void pl_explain_init(const struct pl_service *s); /* closed label sets */
+void pl_explain_ready(struct pl_worker *w);       /* what lives in it now is the model */
+void pl_explain_tick(struct pl_worker *w, uint64_t now);
+void pl_explain_stop(struct pl_worker *w); /* it can be asked no more */
+void pl_explain_free(struct pl_worker *w);
+struct pl_worker *pl_explain_choose(struct pl_service *s, uint32_t slot, struct pl_err *err);
+/* To whoever waits for `action` (""): nobody does. */
+void pl_explain_report(struct pl_crew *c, const char *action, int exit_status, const char *message,
+                       const char *json);
+/* Of a file that is kept: names sort by time. */
+void pl_explain_name(const struct pl_worker *w, const char *ending, char *out, size_t room);
+/* snapshot.c: false, it is about something else */
+bool pl_snapshot_told(struct pl_worker *w, const char *line, size_t len);
+/* agents.c */
+void pl_agents_left(struct pl_worker *w); /* its control socket closes: forgets what its agent published */
 void pl_control_drain(
     struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
 /* go.c: one JSON line, for free(); NULL without memory. */

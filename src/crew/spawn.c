@@ -94,6 +94,7 @@ void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd) {
     struct pl_err err;
     PL_AUTO_FD int page = page_fd;
     PL_AUTO_FD int ring = ring_fd;
+    if (w->service->kind == PL_KIND_COMMAND && page != -1) w->more->page_fd = fcntl(page, F_DUPFD_CLOEXEC, 3);
     if (fstat(page, &st) == 0 && st.st_size > 0) {
         void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, page, 0);
         if (at != MAP_FAILED) {
@@ -146,10 +147,11 @@ static bool choose_devices(const struct pl_worker *w, char out[PL_DEVICES_TEXT],
 }
 
 static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
-    static char prom[160], tmp[160], devices[PL_DEVICES_TEXT];
+    static char prom[160], tmp[160], agents[160], devices[PL_DEVICES_TEXT];
     struct pl_crew *c = w->service->crew;
     const struct pl_service_config *s = w->service->config;
     const char *gpus = NULL;
+    snprintf(agents, sizeof agents, "%s/agents.sock", c->run_dir);
     const struct pl_apart *apart = w->service->more->apart;
     /* Who answers on a shared socket cannot be chosen, so each answers for all: one folder, as in BentoML. */
     const char *metrics = apart != NULL ? strrchr(apart->socket_path, '/') + 1 : w->more->id;
@@ -171,6 +173,7 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .port = pl_places_port(w),
         .engine = c->llama_path,
         .legacy_ident = w->service->more->as_command ? s->run : NULL,
+        .agents = agents,
         .dependency = apart != NULL ? apart->name : NULL,
         .worker = w->slot,
         .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,

@@ -29,6 +29,7 @@ struct pl_recipe_facts {
     const char *gpus;         /* CUDA_VISIBLE_DEVICES, or NULL: as inherited */
     const char *socket;       /* command kind: the path it makes its socket at, for {socket} */
     uint16_t port;            /* command kind: for {port} */
+    const char *agents;       /* command kind: where plimsoll.watch() finds us */
     const char *engine;       /* llama kind: the program plimsoll-llama */
     const char *legacy_ident; /* command kind: what `bentoml serve` serves instead of a command, or NULL */
     uint32_t worker;          /* slot, 1... */

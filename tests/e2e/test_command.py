@@ -71,7 +71,8 @@ def test_workers_on_sockets_of_their_own(serve):
     server = small(serve, "--workers", 2).ready(workers=2)
     seen = ask(server, "/any?q=1", {"a": 1})
     assert seen["path"] == "/any?q=1" and seen["body"] == '{"a": 1}'
-    assert seen["plimsoll"] == ["PLIMSOLL_GENERATION", "PLIMSOLL_PAGE_FD", "PLIMSOLL_WORKER", "PLIMSOLL_WORKER_NAME"]
+    assert seen["plimsoll"] == ["PLIMSOLL_AGENTS", "PLIMSOLL_GENERATION", "PLIMSOLL_PAGE_FD", "PLIMSOLL_WORKER",
+                                "PLIMSOLL_WORKER_NAME"]
     (service,) = server.status()["services"]
     assert (service["kind"], service["engine"], service["guards"]["restart"]) == ("command", "generic", True)
     assert service["target"].endswith("--socket {socket}")
