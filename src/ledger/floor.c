@@ -18,7 +18,7 @@ static void merge(struct pl_floor *f) {
 static void close_full(struct pl_floor *f) {
     if (f->filled < f->width) return;
     f->at[f->count++] = f->open;
-    f->filled = 0;
+    f->filled -= f->width;
     if (f->count == PL_FLOOR_BUCKETS) merge(f);
 }
 
@@ -32,6 +32,7 @@ void pl_floor_add(struct pl_floor *f, double bytes, uint64_t requests) {
     f->open = f->filled == 0 ? bytes : least(f->open, bytes);
     f->filled += requests;
     close_full(f);
+    if (f->filled > 0 && f->filled < requests) f->open = bytes; /* it reaches into the next bucket */
 }
 
 uint64_t pl_floor_requests(const struct pl_floor *f) { return f->count * f->width; }

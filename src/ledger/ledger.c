@@ -60,10 +60,8 @@ static void note_reserved(struct pl_ledger_gpu *g, const struct pl_ledger_row *r
     if (g->seen && r->reserved > g->reserved) {
         uint64_t rise = r->reserved - g->reserved;
         g->reserved_rise += rise;
-        if (fresh || record) {
-            g->shape_rise += rise;
-            g->shape_rises++;
-        }
+        g->reserved_rises++;
+        if (fresh || record) g->shape_rise += rise;
     }
     g->reserved = r->reserved;
 }
@@ -98,8 +96,8 @@ static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {
     double change = own ? (double)r->after - (double)g->after : 0;
     uint64_t peak = r->peak_exact && r->peak > r->before ? r->peak - r->before : 0;
     pl_tags_add(&l->tags, r->tag, r->failed, (double)r->after, own, change, peak);
-    bool looked = pl_rule_add(&g->allocated, (double)r->after, 1);
-    if (!g->seen) g->allocated.first = (double)r->before; /* what the first request leaves is its own */
+    bool looked = pl_history_add(&g->allocated, (double)r->after, 1);
+    if (!g->seen) g->allocated.whole.first = (double)r->before; /* what the first request leaves is its own */
     g->seen = true;
     g->after = r->after;
     l->chained = r->quiet;
@@ -107,19 +105,33 @@ static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {
     return looked;
 }
 
+static bool host_is(struct pl_ledger *l, uint64_t bytes) {
+    uint64_t requests = l->requests - l->host_at;
+    if (bytes == 0 || requests == 0) return false;
+    if (bytes > PL_LEDGER_ABSURD) {
+        l->bad_rows++;
+        return false;
+    }
+    l->host_bytes = bytes;
+    l->host_at = l->requests;
+    return pl_history_add(&l->host, (double)bytes, requests);
+}
+
 bool pl_ledger_row(struct pl_ledger *l, const struct pl_ledger_row *r) {
     l->requests++;
+    if (r->host_bytes != 0) l->host_by_rows = true;
+    bool looked = host_is(l, r->host_bytes);
     if (!r->known) {
         l->chained = false;
-        return false;
+        return looked;
     }
     if (absurd(r)) {
         l->bad_rows++;
         l->chained = false;
         pl_tags_broken(&l->tags);
-        return false;
+        return looked;
     }
-    return row_of_device(l, r);
+    return row_of_device(l, r) || looked;
 }
 
 void pl_ledger_lost(struct pl_ledger *l, uint64_t rows) {
@@ -131,7 +143,7 @@ void pl_ledger_lost(struct pl_ledger *l, uint64_t rows) {
     pl_tags_broken(&l->tags);
     for (int i = 0; i < PL_LEDGER_GPUS; i++) {
         struct pl_ledger_gpu *g = &l->gpu[i];
-        if (g->seen) pl_rule_add(&g->allocated, (double)g->after, rows);
+        if (g->seen) pl_history_add(&g->allocated, (double)g->after, rows);
     }
 }
 
@@ -161,12 +173,12 @@ static bool sample_of_device(struct pl_ledger *l, struct pl_ledger_gpu *g, const
     g->counted = true;
     if (process == 0 || requests == 0) return false;
     double outside = process > g->reserved ? (double)(process - g->reserved) : 0;
-    return pl_rule_add(&g->outside, outside, requests);
+    return pl_history_add(&g->outside, outside, requests);
 }
 
 bool pl_ledger_sample(struct pl_ledger *l, const struct pl_ledger_sample *s) {
     bool looked = false;
-    uint64_t requests = l->requests - l->host_at;
+    uint64_t requests = l->requests - l->rest_at;
     pl_rate_add(&l->rate, l->requests - l->rated, s->at_ms);
     l->rated = l->requests;
     l->holders = s->holders;
@@ -175,15 +187,8 @@ bool pl_ledger_sample(struct pl_ledger *l, const struct pl_ledger_sample *s) {
     l->host_others = s->host_others;
     for (int i = 0; i < PL_LEDGER_GPUS; i++)
         looked = sample_of_device(l, &l->gpu[i], s, i, requests) || looked;
-    if (s->host_bytes > PL_LEDGER_ABSURD) {
-        l->bad_rows++;
-        return looked;
-    }
-    if (s->host_bytes != 0 && requests > 0) {
-        l->host_bytes = s->host_bytes;
-        looked = pl_rule_add(&l->host, (double)s->host_bytes, requests) || looked;
-    }
-    l->host_at = l->requests;
+    l->rest_at = l->requests;
+    if (!l->host_by_rows) looked = host_is(l, s->host_bytes) || looked;
     return looked;
 }
 
@@ -224,8 +229,10 @@ uint64_t pl_ledger_releasable(const struct pl_ledger *l, int gpu) {
 void pl_ledger_forecast(const struct pl_ledger *l, int scope, uint32_t margin, struct pl_forecast *out) {
     bool host = scope == PL_LEDGER_HOST;
     const struct pl_ledger_gpu *g = host ? NULL : &l->gpu[scope];
-    const struct pl_rule *r = host ? &l->host : &g->allocated;
-    if (!host && r->state < PL_RULE_SUSPECTED && g->outside.state >= PL_RULE_SUSPECTED) r = &g->outside;
+    const struct pl_rule *r = pl_history_rule(host ? &l->host : &g->allocated);
+    const struct pl_rule *rest = host ? r : pl_history_rule(&g->outside);
+    bool outside = r->state < PL_RULE_SUSPECTED && rest->state >= PL_RULE_SUSPECTED;
+    if (outside) r = rest;
     struct pl_forecast_case c = {
         .capacity = (double)pl_ledger_limit(l, scope),
         .floor = pl_floor_last(&r->floor),
@@ -239,6 +246,6 @@ void pl_ledger_forecast(const struct pl_ledger *l, int scope, uint32_t margin, s
         c.slope = r->slope;
         c.high = r->high;
     }
-    if (!host && r == &g->outside) c.capacity += c.floor; /* it is one of the others, there */
+    if (outside) c.capacity += c.floor; /* it is one of the others, there */
     pl_forecast_of(&c, out);
 }

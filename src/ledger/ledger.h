@@ -41,12 +41,13 @@ struct pl_ledger_row {
     bool known;      /* the worker reports device memory; else the row only counts */
     uint32_t batch;  /* items answered together; 0 and 1: no batch */
     uint64_t before, after, reserved, peak;
+    uint64_t host_bytes; /* anonymous memory of the worker; 0: not read for this one */
 };
 
 /* What is known without a request. 0: not known, but where it says otherwise. */
 struct pl_ledger_sample {
     uint64_t at_ms;
-    uint64_t host_bytes; /* anonymous memory and swap of the worker's processes */
+    uint64_t host_bytes; /* anonymous memory and swap; ignored once rows have told it */
     struct {
         uint64_t total, used;    /* of the device, everybody's */
         uint64_t process;        /* of it, the worker's, as the driver says */
@@ -61,12 +62,12 @@ struct pl_ledger_sample {
 
 struct pl_ledger_gpu {
     bool seen;
-    struct pl_rule allocated, outside;
+    struct pl_history allocated, outside;
     uint64_t reserved, after; /* last seen */
     uint64_t reserved_first;  /* at the first row */
     uint64_t reserved_rise;   /* sum of its rises since */
     uint64_t shape_rise; /* of them: in a request of a tag never seen before, or with a new record peak */
-    uint32_t shape_rises;
+    uint32_t reserved_rises;
     uint64_t peak_record;    /* largest peak above the floor */
     uint64_t minute_peak[2]; /* largest peak of this minute, of the last one */
     uint64_t minute_ms;
@@ -80,9 +81,11 @@ struct pl_ledger_batch {
 
 struct pl_ledger {
     struct pl_ledger_gpu gpu[PL_LEDGER_GPUS];
-    struct pl_rule host;
+    struct pl_history host;
     uint64_t host_bytes, host_max, host_others;
-    uint64_t host_at; /* requests at the last sample of it */
+    uint64_t host_at;  /* requests at the last sample of it */
+    uint64_t rest_at;  /* the same of the devices */
+    bool host_by_rows; /* rows tell it */
     struct pl_tags tags;
     struct pl_rate rate;
     struct pl_ledger_batch batch[PL_LEDGER_BATCHES]; /* by size: 1, 2, 3-4, 5-8, ... */

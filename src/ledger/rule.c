@@ -16,7 +16,7 @@
 #define ONSET       0.1
 #define SHAPE_LEAST (8.0 * 1024 * 1024) /* smaller ups and downs have no shape */
 
-enum { AGE_MORE = 1500, AGREE = 2 };
+enum { AGE_MORE = 1500, AGREE = 2, PART_BUCKETS = 12 };
 
 static const char *const shape_names[] = { "flat", "steps", "sawtooth", "cycle", "line" };
 const char *pl_shape_name(enum pl_shape s) {
@@ -38,17 +38,6 @@ static bool is_line(const struct pl_trend *t, double ratio) {
            t->fall <= FALL * t->growth && t->wander <= WANDER * t->growth;
 }
 
-static bool lasts(const double *v, uint32_t n, const struct pl_trend *whole) {
-    if (is_line(whole, RATIO_WHOLE)) return true;
-    const uint32_t from[] = { n / 4, n / 2 };
-    for (int i = 0; i < 2; i++) {
-        struct pl_trend t;
-        pl_trend_of(v + from[i], n - from[i], &t);
-        if (is_line(&t, RATIO_PART)) return true;
-    }
-    return false;
-}
-
 /* Buckets before the growth began: up to the last value that is near the lowest one. */
 static uint32_t onset(const double *v, uint32_t n) {
     double base = v[0];
@@ -57,6 +46,20 @@ static uint32_t onset(const double *v, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         if (v[i] <= base + ONSET * (v[n - 1] - base)) at = i;
     return at;
+}
+
+/* `t`: of the whole; becomes that of the part that is a line. */
+static bool lasts(const double *v, uint32_t n, uint32_t began, struct pl_trend *t) {
+    if (is_line(t, RATIO_WHOLE)) return true;
+    const uint32_t from[] = { n / 4, n / 2, began };
+    double rises = t->rises;
+    for (int i = 0; i < 3; i++) {
+        if (n - from[i] < PART_BUCKETS) continue;
+        pl_trend_of(v + from[i], n - from[i], t);
+        if (rises < t->rises) t->rises = rises; /* see look() */
+        if (is_line(t, RATIO_PART)) return true;
+    }
+    return false;
 }
 
 /* Three times as old as at the suspicion, and 1,500 requests older. A cycle hides the first suspicion, and a
@@ -81,6 +84,13 @@ static enum pl_shape shape_of(const struct pl_rule *r, const struct pl_trend *t)
 
 /* --- a look */
 
+static void rate_is(struct pl_rule *r, const struct pl_slope *s) {
+    double width = (double)r->floor.width;
+    r->low = s->low / width;
+    r->slope = s->mid / width;
+    r->high = s->high / width;
+}
+
 static void judge(struct pl_rule *r, const double *v, uint32_t n) {
     const struct pl_trend *t = &r->trend;
     uint64_t age = r->seen - PL_RULE_WARM_UP, width = r->floor.width;
@@ -94,35 +104,34 @@ static void judge(struct pl_rule *r, const double *v, uint32_t n) {
         r->suspect_age = age;
         r->suspected_at = r->seen;
     }
+    struct pl_trend part = *t;
+    uint32_t began = onset(v, n);
+    bool line = lasts(v, n, began, &part);
+    if (line) rate_is(r, &part.all);
     if (r->state == PL_RULE_CONFIRMED && t->last_quarter >= r->confirmed_slope * (double)width / 2) return;
     r->state = PL_RULE_SUSPECTED;
-    r->agreed = old_enough(r, age, onset(v, n) * width) && lasts(v, n, t) ? r->agreed + 1 : 0;
+    r->agreed = line && old_enough(r, age, began * width) ? r->agreed + 1 : 0;
     if (r->agreed < AGREE) return;
     r->state = PL_RULE_CONFIRMED;
-    r->confirmed_slope = t->late.mid / (double)width;
+    r->confirmed_slope = r->slope;
     if (r->confirmed_at == 0) r->confirmed_at = r->seen;
 }
 
 static void look(struct pl_rule *r) {
     double v[PL_FLOOR_BUCKETS];
     uint32_t n = r->floor.count;
-    double width = (double)r->floor.width;
     memcpy(v, r->floor.at, sizeof v);
     r->cycle = pl_trend_take_cycle(v, n);
-    pl_trend_of(v, n, &r->trend);
-    struct pl_trend raw = r->trend;
-    if (r->cycle > 0) pl_trend_of(r->floor.at, n, &raw);
-    r->trend.rises = raw.rises; /* a smooth cycle would hide that they are few */
+    struct pl_trend *t = &r->trend, raw;
+    pl_trend_of(v, n, t);
+    pl_trend_of(r->floor.at, n, &raw);
+    t->rises = raw.rises; /* a smooth cycle would hide that they are few */
+    /* What fills up slows down: its last half is what goes on. */
+    bool apart = t->late.high < t->all.low || t->late.low > t->all.high;
+    rate_is(r, apart ? &t->late : &t->all);
+    r->growth = t->growth;
     judge(r, v, n);
     r->shape = shape_of(r, &raw);
-    /* A cache that filled, or a leak that began late: its last half is what goes on. */
-    const struct pl_trend *t = &r->trend;
-    bool apart = t->late.high < t->all.low || t->late.low > t->all.high;
-    const struct pl_slope *s = apart ? &t->late : &t->all;
-    r->low = s->low / width;
-    r->slope = s->mid / width;
-    r->high = s->high / width;
-    r->growth = t->growth;
 }
 
 bool pl_rule_add(struct pl_rule *r, double bytes, uint64_t requests) {
@@ -171,4 +180,23 @@ bool pl_rule_settled(const struct pl_rule *r, double least, uint64_t *requests) 
     *requests = i * r->early.width;
     if (*requests == 0) *requests = 1;
     return true;
+}
+
+/* --- long lives */
+
+bool pl_history_add(struct pl_history *h, double bytes, uint64_t requests) {
+    bool looked = pl_rule_add(&h->whole, bytes, requests);
+    if (h->whole.seen < PL_HISTORY_LONG) return looked;
+    if (h->part.seen >= PL_HISTORY_PART && h->part.state == PL_RULE_STABLE)
+        memset(&h->part, 0, sizeof h->part);
+    return pl_rule_add(&h->part, bytes, requests) || looked;
+}
+
+const struct pl_rule *pl_history_rule(const struct pl_history *h) {
+    bool late = h->part.state == PL_RULE_CONFIRMED && h->whole.state != PL_RULE_CONFIRMED;
+    return late ? &h->part : &h->whole;
+}
+
+uint64_t pl_history_before(const struct pl_history *h) {
+    return pl_history_rule(h) == &h->part ? h->whole.seen - h->part.seen : 0;
 }

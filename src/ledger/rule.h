@@ -61,4 +61,17 @@ uint64_t pl_rule_missing(const struct pl_rule *r);
  * sample, no trend is left in the second half of the history, and it was no single step after the warm-up.
  * `requests`: how many it took, about. */
 bool pl_rule_settled(const struct pl_rule *r, double least, uint64_t *requests);
+
+/* A rule over the whole life, and one over its last part: over millions of requests a leak that begins late
+ * would vanish in one bucket. The second one begins anew every PL_HISTORY_PART requests, unless it suspects
+ * something. Zero it before the first use. */
+enum { PL_HISTORY_LONG = 8192, PL_HISTORY_PART = 16384 };
+struct pl_history {
+    struct pl_rule whole, part;
+};
+bool pl_history_add(struct pl_history *h, double bytes, uint64_t requests);
+/* The whole, unless the part alone is confirmed: what a short part suspects may be the hour of the day. */
+const struct pl_rule *pl_history_rule(const struct pl_history *h);
+/* Requests before the part began, to be added to its figures; 0 for the whole. */
+uint64_t pl_history_before(const struct pl_history *h);
 #endif

@@ -6,8 +6,9 @@
 
 #define PRIOR         1e6 /* of each coefficient, over the noise: as good as nothing known */
 #define UNKNOWN       1e3 /* what is left of it when the windows said nothing about a tag */
-#define DISCOVERY     0.05
+#define DISCOVERY     0.01
 #define Z_95          1.96
+#define LEAST_SHARE   0.05
 #define MOSTLY_QUIET  0.9
 #define LEAST_QUIET   30 /* changes of a tag before its mean is told */
 #define LEAST_WINDOWS 8  /* more windows than columns, before a regression is told */
@@ -36,7 +37,7 @@ static void learn(struct pl_tags *t, double change) {
     double x[PL_TAGS_FITTED] = { 0 }, px[PL_TAGS_FITTED], said = 0, scale = 1;
     uint32_t n = t->count < PL_TAGS_FITTED ? t->count : PL_TAGS_FITTED;
     if (t->tag[PL_TAGS_MAX].requests > 0) n = PL_TAGS_FITTED;
-    for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) x[column_of(i)] += t->tag[i].in_window;
+    for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) x[column_of(i)] += t->tag[i].at_floor;
     for (uint32_t i = 0; i < n; i++) {
         px[i] = 0;
         for (uint32_t j = 0; j < n; j++) px[i] += t->p[i][j] * x[j];
@@ -53,14 +54,19 @@ static void learn(struct pl_tags *t, double change) {
     t->windows++;
 }
 
-static void clear_window(struct pl_tags *t) {
-    for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) t->tag[i].in_window = 0;
+void pl_tags_broken(struct pl_tags *t) {
+    for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) t->tag[i].since_floor = t->tag[i].at_floor = 0;
     t->window_filled = 0;
+    t->has_floor = false;
 }
 
-void pl_tags_broken(struct pl_tags *t) {
-    clear_window(t);
-    t->has_floor = false;
+/* The floor of a window lies where it was lowest: the next one's counts begin there. */
+static void close_window(struct pl_tags *t) {
+    if (t->has_floor) learn(t, t->window_floor - t->last_floor);
+    t->last_floor = t->window_floor;
+    t->has_floor = true;
+    for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) t->tag[i].since_floor -= t->tag[i].at_floor;
+    t->window_filled = 0;
 }
 
 void pl_tags_add(struct pl_tags *t, uint16_t name, bool failed, double bytes, bool quiet, double own,
@@ -75,15 +81,12 @@ void pl_tags_add(struct pl_tags *t, uint16_t name, bool failed, double bytes, bo
         tag->squares += own * own;
         t->quiet++;
     }
-    /* The floor of a window is met somewhere in it, on the average in its middle; from one window to the next
-     * the counts of this one stand for it well enough. */
-    tag->in_window++;
-    t->window_floor = t->window_filled == 0 ? bytes : fmin(t->window_floor, bytes);
-    if (++t->window_filled < PL_TAGS_WINDOW) return;
-    if (t->has_floor) learn(t, t->window_floor - t->last_floor);
-    t->last_floor = t->window_floor;
-    t->has_floor = true;
-    clear_window(t);
+    tag->since_floor++;
+    if (t->window_filled == 0 || bytes <= t->window_floor) {
+        t->window_floor = bytes;
+        for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) t->tag[i].at_floor = t->tag[i].since_floor;
+    }
+    if (++t->window_filled == PL_TAGS_WINDOW) close_window(t);
 }
 
 /* --- report */
@@ -147,12 +150,15 @@ static void test_all(struct estimate *e, uint32_t n) {
 
 static double grown_by(const struct estimate *e) { return e->certain ? e->mid * (double)e->requests : 0; }
 
-void pl_tags_report(const struct pl_tags *t, struct pl_tag_report *out) {
+void pl_tags_report(const struct pl_tags *t, double bytes_per_request, struct pl_tag_report *out) {
     struct estimate e[PL_TAGS_MAX + 1];
     memset(out, 0, sizeof *out);
+    if (!(bytes_per_request > 0)) return;
+    double least = LEAST_SHARE * bytes_per_request * (double)t->requests;
     out->exact = (double)t->quiet >= MOSTLY_QUIET * (double)t->requests;
     uint32_t n = out->exact ? exact(t, e) : regressed(t, e);
     test_all(e, n);
+    for (uint32_t i = 0; i < n; i++) e[i].certain = e[i].certain && grown_by(&e[i]) >= least;
     double all = 0, failed = 0;
     for (uint32_t i = 0; i < n; i++) {
         all += grown_by(&e[i]);

@@ -5,7 +5,7 @@
  * belongs to the tag that ran between them. When they overlap, the change of the floor from one window of
  * requests to the next is regressed on how many of each tag the window held: recursive least squares over the
  * 32 most frequent tags (Haykin, Adaptive Filter Theory, ch. 10; no forgetting). All tags are tested at once:
- * Benjamini and Hochberg (1995), false discovery rate 5 %. More than 64 tags: the rest is one, `other`.
+ * Benjamini and Hochberg (1995), false discovery rate 1 %. More than 64 tags: the rest is one, `other`.
  */
 #ifndef PL_LEDGER_TAGS_H
 #define PL_LEDGER_TAGS_H
@@ -25,9 +25,10 @@ struct pl_tag {
     uint64_t requests;
     uint64_t peak_bytes; /* largest exact peak above what was there before */
     /* one by one */
-    uint64_t quiet;      /* changes that were its own */
-    double sum, squares; /* of them */
-    uint32_t in_window;
+    uint64_t quiet;       /* changes that were its own */
+    double sum, squares;  /* of them */
+    uint32_t since_floor; /* requests since the floor of the last window */
+    uint32_t at_floor;    /* so many of them up to the lowest of this one */
 };
 
 /* Zero it before the first use; pl_tags_start before the first row. About 15 KiB. */
@@ -69,5 +70,7 @@ struct pl_tag_report {
     struct pl_tag_share of[PL_TAG_SHARES];
     double failed_share; /* of the growth, that comes from requests that failed */
 };
-void pl_tags_report(const struct pl_tags *t, struct pl_tag_report *out);
+/* `bytes_per_request`: what the whole series grows by. A tag that makes less than a twentieth of it is noise;
+ * without growth nobody is named. */
+void pl_tags_report(const struct pl_tags *t, double bytes_per_request, struct pl_tag_report *out);
 #endif

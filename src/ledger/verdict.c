@@ -8,10 +8,12 @@
 #define SETTLED_DEVICE (16 * KIB)     /* less that stayed is no cache */
 #define SETTLED_LATER  PL_RULE_GROWTH /* the same for host memory and for the rest of the process */
 #define RESERVED_RISE  (16 * MIB)     /* less is the allocator's own first segments */
-#define SHAPE_RISES    3              /* new shapes that made it rise */
+#define SHAPES         4              /* fewer tags are no variety of shapes */
+#define RISES          3              /* fewer are no trend, unless new shapes made them */
 #define PREALLOCATED   0.6            /* of the device */
 
-static bool grows(struct pl_ledger_verdict *v, const struct pl_rule *r, int scope, enum pl_verdict word) {
+static bool grows(struct pl_ledger_verdict *v, const struct pl_history *h, int scope, enum pl_verdict word) {
+    const struct pl_rule *r = pl_history_rule(h);
     v->word = word;
     v->scope = scope;
     v->confirmed = r->state == PL_RULE_CONFIRMED;
@@ -20,46 +22,46 @@ static bool grows(struct pl_ledger_verdict *v, const struct pl_rule *r, int scop
     v->bytes_per_request = r->slope;
     v->low = r->low;
     v->high = r->high;
-    v->since_requests = r->suspected_at;
+    v->since_requests = pl_history_before(h) + r->suspected_at;
     v->growth_bytes = r->growth;
     v->level_bytes = pl_floor_last(&r->floor);
     return true;
 }
 
-/* The largest confirmed slope of one kind of series over all devices. */
-static const struct pl_rule *worst(const struct pl_ledger *l, bool outside, enum pl_rule_state state,
-                                   int *scope) {
-    const struct pl_rule *found = NULL;
+/* The steepest series of one kind over all devices. */
+static const struct pl_history *worst(const struct pl_ledger *l, bool outside, enum pl_rule_state state,
+                                      int *scope) {
+    const struct pl_history *found = NULL;
     for (int i = 0; i < PL_LEDGER_GPUS; i++) {
-        const struct pl_rule *r = outside ? &l->gpu[i].outside : &l->gpu[i].allocated;
-        if (r->state != state || (found != NULL && found->slope >= r->slope)) continue;
-        found = r;
+        const struct pl_history *h = outside ? &l->gpu[i].outside : &l->gpu[i].allocated;
+        const struct pl_rule *r = pl_history_rule(h);
+        if (r->state != state || (found != NULL && pl_history_rule(found)->slope >= r->slope)) continue;
+        found = h;
         *scope = i;
     }
     return found;
 }
 
 static bool certain(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
-    int scope = 0;
-    const struct pl_rule *r = worst(l, false, PL_RULE_CONFIRMED, &scope);
-    if (r != NULL) return grows(v, r, scope, PL_VERDICT_LEAK);
-    r = worst(l, true, PL_RULE_CONFIRMED, &scope);
-    if (r != NULL) return grows(v, r, scope, PL_VERDICT_OUTSIDE_PYTORCH);
-    if (l->host.state == PL_RULE_CONFIRMED) return grows(v, &l->host, PL_LEDGER_HOST, PL_VERDICT_HOST_LEAK);
-    return false;
+    int scope = PL_LEDGER_HOST;
+    const struct pl_history *h = worst(l, false, PL_RULE_CONFIRMED, &scope);
+    if (h != NULL) return grows(v, h, scope, PL_VERDICT_LEAK);
+    h = worst(l, true, PL_RULE_CONFIRMED, &scope);
+    if (h != NULL) return grows(v, h, scope, PL_VERDICT_OUTSIDE_PYTORCH);
+    if (pl_history_rule(&l->host)->state != PL_RULE_CONFIRMED) return false;
+    return grows(v, &l->host, scope, PL_VERDICT_HOST_LEAK);
 }
 
 /* A few steps with flats between them are no growth: what was loaded was loaded. */
 static bool suspected(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
-    int scope = 0;
-    const struct pl_rule *r = worst(l, false, PL_RULE_SUSPECTED, &scope);
-    if (r == NULL) r = worst(l, true, PL_RULE_SUSPECTED, &scope);
-    if (r == NULL && l->host.state == PL_RULE_SUSPECTED) {
-        r = &l->host;
-        scope = PL_LEDGER_HOST;
-    }
-    if (r == NULL || (r->shape == PL_SHAPE_STEPS && r->trend.last_quarter <= 0)) return false;
-    return grows(v, r, scope, PL_VERDICT_GROWING);
+    int scope = PL_LEDGER_HOST;
+    const struct pl_history *h = worst(l, false, PL_RULE_SUSPECTED, &scope);
+    if (h == NULL) h = worst(l, true, PL_RULE_SUSPECTED, &scope);
+    if (h == NULL) h = &l->host;
+    const struct pl_rule *r = pl_history_rule(h);
+    if (r->state != PL_RULE_SUSPECTED) return false;
+    if (r->shape == PL_SHAPE_STEPS && r->trend.last_quarter <= 0) return false;
+    return grows(v, h, scope, PL_VERDICT_GROWING);
 }
 
 static bool duplicated(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
@@ -74,12 +76,14 @@ static bool duplicated(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
 static bool reserves(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
     for (int i = 0; i < PL_LEDGER_GPUS; i++) {
         const struct pl_ledger_gpu *g = &l->gpu[i];
-        if (!g->seen || g->allocated.state == PL_RULE_WARMING) continue;
+        const struct pl_rule *r = &g->allocated.whole;
+        if (!g->seen || r->state == PL_RULE_WARMING) continue;
         double stays = (double)g->reserved - (double)g->reserved_first;
-        double live = pl_floor_last(&g->allocated.floor) - g->allocated.first;
+        double live = pl_floor_last(&r->floor) - r->first;
         if (live > 0) stays -= live;
-        if (stays < RESERVED_RISE || stays < (double)g->reserved / 10) continue;
-        bool shapes = g->shape_rises >= SHAPE_RISES && g->shape_rise * 2 >= g->reserved_rise;
+        if (stays < RESERVED_RISE || stays < (double)g->reserved / 20) continue;
+        bool shapes = l->shapes >= SHAPES && g->shape_rise * 2 >= g->reserved_rise;
+        if (!shapes && g->reserved_rises < RISES) continue;
         v->word = shapes ? PL_VERDICT_DYNAMIC_SHAPES : PL_VERDICT_FRAGMENTATION;
         v->scope = i;
         v->growth_bytes = stays;
@@ -92,7 +96,7 @@ static bool reserves(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
 static bool settled(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
     for (int i = 0; i < PL_LEDGER_SCOPES; i++) {
         bool host = i == PL_LEDGER_HOST;
-        const struct pl_rule *r = host ? &l->host : &l->gpu[i].allocated;
+        const struct pl_rule *r = host ? &l->host.whole : &l->gpu[i].allocated.whole;
         if (!pl_rule_settled(r, host ? SETTLED_LATER : SETTLED_DEVICE, &v->since_requests)) continue;
         /* An interpreter's first requests always take some host memory: only what was once suspected. */
         if (host && r->suspected_at == 0) continue;
@@ -125,12 +129,12 @@ static const struct pl_rule *main_series(const struct pl_ledger *l, int *scope) 
     const struct pl_rule *found = NULL;
     for (int i = PL_LEDGER_GPUS - 1; i >= 0; i--)
         if (l->gpu[i].seen) {
-            found = &l->gpu[i].allocated;
+            found = &l->gpu[i].allocated.whole;
             *scope = i;
         }
     if (found != NULL) return found;
     *scope = PL_LEDGER_HOST;
-    return &l->host;
+    return &l->host.whole;
 }
 
 void pl_ledger_verdict(const struct pl_ledger *l, struct pl_ledger_verdict *v) {

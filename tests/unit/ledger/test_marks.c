@@ -23,6 +23,13 @@ static uint64_t median(uint64_t *v, uint32_t n) {
     return n == 0 ? 0 : v[n / 2];
 }
 
+/* The requests at which it was first suspected and first confirmed. */
+static void note(const struct pl_history *h, uint64_t at, uint64_t *suspected, uint64_t *confirmed) {
+    enum pl_rule_state s = pl_history_rule(h)->state;
+    if (s >= PL_RULE_SUSPECTED && *suspected == 0) *suspected = at;
+    if (s == PL_RULE_CONFIRMED && *confirmed == 0) *confirmed = at;
+}
+
 /* `ever`: a leak at any moment, even when it was taken back later. */
 static struct outcome run(enum series_kind kind, uint32_t runs, uint64_t requests, uint64_t seed) {
     struct outcome out = { .runs = runs };
@@ -32,15 +39,16 @@ static struct outcome run(enum series_kind kind, uint32_t runs, uint64_t request
     assert_non_null(suspected);
     for (uint32_t i = 0; i < runs; i++) {
         struct series g;
-        struct pl_rule r = { 0 };
-        uint64_t first = 0;
+        struct pl_history h = { 0 };
+        uint64_t first = 0, found = 0;
         series_start(&g, kind, requests, seed + i);
         for (uint64_t k = 0; k < requests; k++)
-            if (pl_rule_add(&r, series_next(&g), 1) && first == 0) first = r.suspected_at;
-        out.stable += r.state == PL_RULE_STABLE;
-        out.growing += r.state == PL_RULE_SUSPECTED;
-        out.leaks += r.state == PL_RULE_CONFIRMED;
-        if (r.confirmed_at != 0) confirmed[out.ever++] = r.confirmed_at;
+            if (pl_history_add(&h, series_next(&g), 1)) note(&h, k + 1, &first, &found);
+        enum pl_rule_state end = pl_history_rule(&h)->state;
+        out.stable += end == PL_RULE_STABLE;
+        out.growing += end == PL_RULE_SUSPECTED;
+        out.leaks += end == PL_RULE_CONFIRMED;
+        if (found != 0) confirmed[out.ever++] = found;
         if (first != 0) suspected[suspects++] = first;
     }
     out.confirmed_median = median(confirmed, out.ever);
