@@ -8,7 +8,12 @@
  * Rules. Little-endian, fixed width, blocks aligned to 64 bytes. Zero means "not yet", never "none": a page
  * without its magic was not written yet, or somebody took its memory away. New fields take the place of
  * `reserved` bytes or come at the end of a block, and count the minor version up; anything else counts the
- * major up. Readers take offsets, strides and counts from the header, never from this file.
+ * major up. Readers take offsets, strides and counts from the header, never from this file: a block that
+ * the header does not have (count 0) is not there, and a field behind the stride reads 0.
+ *
+ * A fork of the writer must not write: who writes compares its pid with the one that opened the page.
+ *
+ * Minor 1: memory. Blocks devices, host, engine and tags; the fields of records from `tag` on.
  *
  * Order of writing. Header: everything, then `magic`. Record number n (0, 1, ...) of a ring goes into slot n
  * % count: `seq` = 2n + 1, the fields, `seq` = 2n + 2, then the ring's counter = n + 1. A record is good when
@@ -19,11 +24,14 @@
 #define PLIMSOLL_SHM_H
 #include <stdint.h>
 
-#define PL_PAGE_MAGIC   0x47504c50u /* "PLPG" */
-#define PL_PAGE_MAJOR   1
-#define PL_PAGE_MINOR   0
-#define PL_PAGE_BYTES   262144u /* what is asked of the keeper; a power of two */
-#define PL_PAGE_RECORDS 1024u   /* slots of each ring; a power of two */
+#define PL_PAGE_MAGIC    0x47504c50u /* "PLPG" */
+#define PL_PAGE_MAJOR    1
+#define PL_PAGE_MINOR    1
+#define PL_PAGE_BYTES    524288u /* what is asked of the keeper; a power of two */
+#define PL_PAGE_RECORDS  1024u   /* slots of each ring; a power of two */
+#define PL_PAGE_DEVICES  16u
+#define PL_PAGE_TAGS     256u /* entry 0 is `other` */
+#define PL_PAGE_TAG_TEXT 96
 
 enum pl_page_kind { PL_PAGE_WORKER = 1, PL_PAGE_WATCH = 2 };
 
@@ -51,19 +59,31 @@ struct pl_page_head {
     struct pl_page_block counters; /* one struct pl_page_counts */
     struct pl_page_block begins;   /* struct pl_page_begin_record */
     struct pl_page_block ends;     /* struct pl_page_end_record */
-    uint8_t reserved2[144];
+    struct pl_page_block devices;  /* struct pl_page_device */
+    struct pl_page_block host;     /* one struct pl_page_host */
+    struct pl_page_block engine;   /* one struct pl_page_engine */
+    struct pl_page_block tags;     /* struct pl_page_tag */
+    uint8_t reserved2[80];
 };
 
 /* Bits of pl_page_counts.features: what this worker really does. Set before the first request is taken.
  * RECORDS: every request that reaches user code leaves records; without it their absence proves nothing.
  * DEADLINE: finished requests leave no timer behind.
  * OVERRIDES: the server behind the page refuses nothing for load, and times out after us.
- * CONTROL: the control socket is answered. */
+ * CONTROL: the control socket is answered.
+ * MEMORY: records carry device memory: PyTorch is there and has a CUDA context. May come late.
+ * PEAKS: the peak of a request that ran alone is its own.
+ * HISTORY: the allocator records its history now.
+ * LANE: some routes are served by the fast lane. */
 enum pl_page_feature {
     PL_PAGE_F_RECORDS = 1,
     PL_PAGE_F_DEADLINE = 2,
     PL_PAGE_F_OVERRIDES = 4,
-    PL_PAGE_F_CONTROL = 8
+    PL_PAGE_F_CONTROL = 8,
+    PL_PAGE_F_MEMORY = 16,
+    PL_PAGE_F_PEAKS = 32,
+    PL_PAGE_F_HISTORY = 64,
+    PL_PAGE_F_LANE = 128
 };
 
 /* Each is stored whole; together they are no snapshot. Times: CLOCK_MONOTONIC milliseconds, 0 = not yet. */
@@ -80,7 +100,65 @@ struct pl_page_counts {
     uint64_t loaded_ms;   /* its instance was made, start-up hooks included */
     uint64_t serving_ms;  /* the first request arrived at the application */
     uint64_t features;    /* enum pl_page_feature */
-    uint8_t reserved[160];
+    uint64_t ooms;        /* end records with PL_RECORD_OOM */
+    uint64_t untagged;    /* records under `other`, because the tag table was full */
+    uint8_t reserved[144];
+};
+
+/* What PyTorch's allocator says about one device, as this process numbers it; unused entries have
+ * sampled_us 0. Each field is stored whole; together they are no snapshot. */
+struct pl_page_device {
+    uint32_t index;
+    uint32_t reserved1;
+    uint64_t sampled_us; /* CLOCK_MONOTONIC */
+    uint64_t allocated;  /* bytes, all that follow but the counts */
+    uint64_t reserved;
+    uint64_t active; /* allocated, and freed blocks that a stream still uses */
+    uint64_t peak;   /* the highest allocated of this process so far */
+    uint64_t inactive_split;
+    uint64_t retries; /* the cache was emptied to make an allocation possible */
+    uint64_t ooms;    /* allocations that failed */
+    uint64_t total;   /* of the device; 0 = unknown */
+    char uuid[48];    /* "GPU-...", NUL-padded; "" = unknown */
+    uint8_t reserved2[64];
+};
+
+/* The process in host memory. */
+struct pl_page_host {
+    uint64_t sampled_us;
+    uint64_t anon; /* bytes: RssAnon */
+    uint64_t swap; /* VmSwap */
+    uint64_t rss;  /* VmRSS, file and shared pages included */
+    uint64_t threads;
+    uint64_t python_blocks; /* small objects alive, sys.getallocatedblocks(): grows with a leak of objects */
+    uint64_t gc_objects;    /* tracked by the garbage collector, when last counted; 0 = never */
+    uint8_t reserved[136];
+};
+
+/* What an engine with a cache of its own says (llama). */
+struct pl_page_engine {
+    uint64_t sampled_us;
+    uint64_t cells; /* of the KV cache */
+    uint64_t cells_used;
+    uint64_t cells_reserved;
+    uint64_t cells_cached;
+    uint64_t cells_parked;
+    uint64_t weights; /* bytes */
+    uint64_t compute;
+    uint64_t output;
+    uint64_t tokens_in;
+    uint64_t tokens_out;
+    uint8_t reserved[168];
+};
+
+/* What kind of request: "SERVICE ROUTE BUCKET", the bucket (of the input's shapes, or of its size) without
+ * spaces. Written once and never changed: an entry is good when its CRC agrees. Entry 0 is "other": all that
+ * came when the table was full. */
+struct pl_page_tag {
+    uint32_t crc;   /* of text */
+    uint32_t route; /* index in the routes of the description, or PL_NO_ROUTE */
+    uint8_t reserved[24];
+    char text[PL_PAGE_TAG_TEXT]; /* UTF-8, NUL-padded, not always NUL-ended */
 };
 
 /* Flags of both kinds of record.
@@ -90,7 +168,17 @@ struct pl_page_counts {
  * TASK: submits a background job; ends with the job.
  * WARMUP: marked x-plimsoll-warmup.
  * EDGE: begins at the application's edge, where the user's own ASGI code sees it before any handler.
- * UNBEGUN: end only; it never reached user code: refused input, unknown path, given up while waiting. */
+ * UNBEGUN: end only; it never reached user code: refused input, unknown path, given up while waiting.
+ * MEMORY: the fields of device memory are set.
+ * ALONE: begin: no user code ran. End: none ran at any time but this request's, so that allocated_before and
+ *   allocated are its own.
+ * OVERLAPPED: end only, of what began: the opposite of ALONE.
+ * PEAK_EXACT: end only: peak is this request's own; else it is of the group that it ran in.
+ * QUIESCENT: end only: no user code runs now, so that allocated is what stays.
+ * OOM: end only: it failed for lack of device memory, whatever its reply says.
+ * LANE: served by the fast lane.
+ * A batch is accounted as one: the first of its requests that ends carries it, with `batch` and with the
+ * memory at the batch's begin and end; the others have neither MEMORY nor `batch`. */
 enum pl_record_flag {
     PL_RECORD_BATCHED = 1,
     PL_RECORD_ZOMBIE = 2,
@@ -98,7 +186,14 @@ enum pl_record_flag {
     PL_RECORD_TASK = 8,
     PL_RECORD_WARMUP = 16,
     PL_RECORD_EDGE = 32,
-    PL_RECORD_UNBEGUN = 64
+    PL_RECORD_UNBEGUN = 64,
+    PL_RECORD_MEMORY = 128,
+    PL_RECORD_ALONE = 256,
+    PL_RECORD_OVERLAPPED = 512,
+    PL_RECORD_PEAK_EXACT = 1024,
+    PL_RECORD_QUIESCENT = 2048,
+    PL_RECORD_OOM = 4096,
+    PL_RECORD_LANE = 8192
 };
 
 enum pl_outcome {
@@ -109,6 +204,7 @@ enum pl_outcome {
 };
 
 #define PL_NO_ROUTE 0xffffu
+#define PL_NO_TAG   0xffffu /* also what a page without tags means */
 
 /* A request reached user code. */
 struct pl_page_begin_record {
@@ -120,7 +216,11 @@ struct pl_page_begin_record {
     uint32_t thread;    /* kernel's thread id */
     uint32_t in_flight; /* this one included */
     uint16_t route;     /* index in the routes of the description, or PL_NO_ROUTE */
-    uint8_t reserved[22];
+    uint16_t tag;       /* index in the tags, or PL_NO_TAG */
+    uint16_t device;    /* index in the devices: the one that holds most of this process */
+    uint16_t reserved1;
+    uint64_t allocated; /* bytes on that device */
+    uint64_t reserved;
 };
 
 /* Its handlers have ended, and its reply was handed to the transport or given up: whichever came last. */
@@ -136,24 +236,41 @@ struct pl_page_end_record {
     uint16_t route;
     uint16_t status; /* of the reply, 0 = none was sent */
     uint32_t outcome;
-    uint64_t reserved1;
+    uint16_t tag;
+    uint16_t device;
+    uint32_t batch;       /* requests, or items, of the batch that this record carries; 0 = none */
     char error_class[32]; /* name of the exception's class, NUL-padded, not always NUL-ended; "" = none */
-    uint8_t reserved2[32];
+    uint64_t allocated_before; /* bytes on `device` at the begin */
+    uint64_t allocated;
+    uint64_t reserved;
+    uint64_t peak; /* of allocated since the begin, or since that of the group: see PL_RECORD_PEAK_EXACT */
+    uint64_t input_bytes; /* of the request's body as announced; 0 = unknown */
+    uint64_t host_anon;   /* RssAnon, when it was read for this record; 0 = it was not */
+    uint64_t begun;       /* number of its begin record, plus 1; 0 with PL_RECORD_UNBEGUN */
+    uint8_t reserved2[40];
 };
 
-/* Where version 1.0 puts them. */
+/* Where version 1.1 puts them. 1.0: end records of 128 bytes, and no blocks but the first three. */
 enum {
     PL_PAGE_COUNTERS_AT = 256,
+    PL_PAGE_HOST_AT = 512,
+    PL_PAGE_ENGINE_AT = 768,
+    PL_PAGE_DEVICES_AT = 1024,
     PL_PAGE_BEGINS_AT = 4096,
-    PL_PAGE_ENDS_AT = 4096 + 64 * 1024,
-    PL_PAGE_USED_BYTES = 4096 + 64 * 1024 + 128 * 1024
+    PL_PAGE_ENDS_AT = PL_PAGE_BEGINS_AT + 64 * 1024,
+    PL_PAGE_TAGS_AT = PL_PAGE_ENDS_AT + 192 * 1024,
+    PL_PAGE_USED_BYTES = PL_PAGE_TAGS_AT + 128 * 256
 };
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(struct pl_page_head) == 256, "header");
 _Static_assert(sizeof(struct pl_page_counts) == 256, "counters");
 _Static_assert(sizeof(struct pl_page_begin_record) == 64, "begin record");
-_Static_assert(sizeof(struct pl_page_end_record) == 128, "end record");
+_Static_assert(sizeof(struct pl_page_end_record) == 192, "end record");
+_Static_assert(sizeof(struct pl_page_device) == 192, "device");
+_Static_assert(sizeof(struct pl_page_host) == 192, "host");
+_Static_assert(sizeof(struct pl_page_engine) == 256, "engine");
+_Static_assert(sizeof(struct pl_page_tag) == 128, "tag");
 _Static_assert(PL_PAGE_USED_BYTES <= PL_PAGE_BYTES, "page");
 #endif
 #endif

@@ -29,16 +29,17 @@ def stacks():
 
 
 class Control:
-    """`counters` is called for a ping and gives a dict of numbers."""
+    """`counters` is called for a ping and gives a dict of numbers; `asks` are more questions: {verb: function of the
+    question, a dict, that gives the answer, a dict}."""
 
-    def __init__(self, fd, counters):
+    def __init__(self, fd, counters, asks=None):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._pending = b""
         self._counters = counters
-        self._asks = {"ping": self._ping, "stacks": lambda: {"stacks": stacks()}}
+        self._asks = {"ping": self._ping, "stacks": lambda _: {"stacks": stacks()}, **(asks or {})}
 
-    def _ping(self):
+    def _ping(self, _):
         return {"pid": os.getpid(), **self._counters()}
 
     def _send(self, document):
@@ -80,7 +81,8 @@ class Control:
         if verb is None:
             return self._send({**reply, "error": "unknown"})
         try:
-            return self._send({**reply, "ok": True, **verb()})
+            said = verb(asked)
+            return self._send({**reply, **({} if "error" in said else {"ok": True}), **said})
         except Exception as exc:
             return self._send({**reply, "error": f"{type(exc).__name__}: {exc}"[:200]})
 

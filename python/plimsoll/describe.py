@@ -186,6 +186,14 @@ def kind_of(method):
     return "async" if inspect.iscoroutinefunction(method.func) else "sync"
 
 
+def parameters(func):
+    """The names of a handler's parameters, self left out."""
+    try:
+        return tuple(inspect.signature(func).parameters)[1:]
+    except (TypeError, ValueError):
+        return ()
+
+
 def join_paths(*parts):
     """As BentoML joins a prefix and a route."""
     out = ""

@@ -14,13 +14,16 @@ import contextvars
 import functools
 import inspect
 import re
+import threading
 
+from plimsoll import memory, shapes
 from plimsoll import page as pages
 
 current = contextvars.ContextVar("plimsoll_call", default=None)
 
 ID_HEADER = b"x-plimsoll-id"
 WARMUP_HEADER = b"x-plimsoll-warmup"
+LENGTH_HEADER = b"content-length"
 ID_FORM = re.compile(rb"[0-9a-fA-F]{16}")
 
 # Answered by the server itself, without user code that could have side effects
@@ -32,9 +35,9 @@ class Call:
     """One request, or one handler call that belongs to no request (`request` 0)."""
 
     __slots__ = ("request", "flags", "endpoint", "begun_us", "handlers", "finished", "cut", "ended", "status",
-                 "outcome", "error")  # fmt: skip
+                 "outcome", "error", "account", "number", "tag", "batch", "input_bytes")  # fmt: skip
 
-    def __init__(self, request=0, flags=0, endpoint=None, finished=False):
+    def __init__(self, request=0, flags=0, endpoint=None, finished=False, input_bytes=0):
         self.request = request
         self.flags = flags
         self.endpoint = endpoint
@@ -46,6 +49,11 @@ class Call:
         self.status = 0
         self.outcome = 0
         self.error = ""
+        self.account = None  # of memory, from its begin on; batches have their own
+        self.number = 0  # of its begin record, counted from 1
+        self.tag = pages.NO_TAG
+        self.batch = 0
+        self.input_bytes = input_bytes
 
     @property
     def route(self):
@@ -54,9 +62,9 @@ class Call:
 
 class Endpoint:
     """One API of the service. `batches` counts running calls of a batchable one; `waiting` are Calls that were given up
-    while a batch that may hold their data was running."""
+    while a batch that may hold their data was running. `names` are the handler's parameters without self."""
 
-    def __init__(self, index, path, kind, batchable):
+    def __init__(self, index, path, kind, batchable, service="", names=()):
         self.index = index
         self.path = path
         self.kind = kind
@@ -65,6 +73,12 @@ class Endpoint:
         self.batches = 0
         self.waiting = []
         self.error = None
+        self.oom = False
+        self.title = f"{service} {path} "
+        self.names = names
+        self.tags = {}  # by bucket; as many as the page has
+        self.batch_tag = None  # of the last batch
+        self.batch_done = None  # (figures, items) of batches that no request has carried to the page yet
 
 
 def outcome_of(error):
@@ -77,17 +91,47 @@ def outcome_of(error):
     return pages.CLIENT_ERROR if isinstance(status, int) and 400 <= status < 500 else pages.ERROR
 
 
+NOTHING = memory.Figures(0)
+
+
 class Recorder:
     """All bookkeeping of Calls; thread-safe."""
 
-    def __init__(self, page):
+    def __init__(self, page, degrade=None):
         self.page = page
+        self.memory = memory.Memory(page, degrade)
+        self.quiet = threading.Condition(page.lock)  # no user code runs
 
     # --- with the page's lock held
 
     def _begin(self, call):
-        if call.begun_us is None:
-            call.begun_us = self.page.begin(call.request, call.flags, call.route)
+        if call.begun_us is not None:
+            return
+        flags, found = call.flags, (0, 0, 0)
+        if not flags & pages.BATCHED:
+            call.account = self.memory.begin()
+            found = self.memory.at_begin(call.account)
+            flags |= pages.ALONE if call.account.alone else 0
+        if call.tag == pages.NO_TAG:
+            call.tag = self._tag(call.endpoint, shapes.of_size(call.input_bytes))
+        call.begun_us = self.page.begin(call.request, flags, call.route, call.tag, found)
+        call.number = self.page.get("begun")
+
+    def _tag(self, endpoint, bucket):
+        if endpoint is None:
+            return pages.NO_TAG
+        tag = endpoint.tags.get(bucket)
+        if tag is None:
+            tag = self.page.tag(endpoint.title + bucket, endpoint.index)
+            if tag != pages.OTHER:
+                endpoint.tags[bucket] = tag
+        return tag
+
+    def _run_ends(self, account):
+        figures = self.memory.end(account)
+        if self.memory.running == 0:
+            self.quiet.notify_all()
+        return figures
 
     def _settle(self, call):
         if call.handlers > 0 or not call.finished or call.ended:
@@ -99,10 +143,31 @@ class Recorder:
             if call.request == 0:
                 return
             call.flags |= pages.UNBEGUN
-        if call.flags & pages.BATCHED and call.status >= 500 and not call.error:
-            call.error = call.endpoint.error or ""
+        figures = self._figures(call)
         outcome = call.outcome or self._judge(call)
-        self.page.end(call.request, call.flags, call.route, call.begun_us, call.status, outcome, call.error)
+        if figures.ooms and figures.flags & pages.ALONE and outcome != pages.OK:
+            call.flags |= pages.OOM  # the handler dealt with the exception, but did not succeed
+        began = call.begun_us is not None
+        self.page.end(call.request, call.flags | figures.flags, call.route, call.begun_us, call.status, outcome,
+                      call.error, call.tag, figures.device, call.batch, figures.memory, call.input_bytes,
+                      self.memory.host_anon() if began else 0, call.number)  # fmt: skip
+
+    def _figures(self, call):
+        """What the end record says of memory."""
+        if call.account is not None:
+            return self._run_ends(call.account)
+        if not call.flags & pages.BATCHED or call.begun_us is None:
+            return NOTHING
+        endpoint = call.endpoint
+        if call.status >= 500 and not call.error:
+            call.error = endpoint.error or ""
+            call.flags |= pages.OOM if endpoint.oom else 0
+        if endpoint.batch_tag is not None:
+            call.tag = endpoint.batch_tag
+        if endpoint.batch_done is None:
+            return NOTHING
+        (figures, call.batch), endpoint.batch_done = endpoint.batch_done, None
+        return figures
 
     def _judge(self, call):
         """The outcome of a Call whose handlers raised nothing."""
@@ -117,9 +182,11 @@ class Recorder:
             call.flags |= pages.ZOMBIE
             self.page.add("zombies")
 
-    def _fail(self, call, error):
+    def _fail(self, call, error, oom):
         call.outcome = outcome_of(error)
         call.error = type(error).__name__
+        if oom:
+            call.flags |= pages.OOM
 
     # --- the edge
 
@@ -137,12 +204,15 @@ class Recorder:
         the request was given up is not its end."""
         with self.page.lock:
             self.page.add("progress")
+            if call.flags & pages.STREAM:
+                self.memory.look()
             if last and not call.cut and not call.flags & pages.TASK:
                 call.finished = True
                 self._settle(call)
 
     def left(self, call, error):
         """The application returned. Handlers that still run do so on their own."""
+        oom = error is not None and memory.is_oom(error)
         with self.page.lock:
             self.page.add("progress")
             if call.flags & pages.TASK:
@@ -150,7 +220,7 @@ class Recorder:
             if call.ended:
                 return
             if error is not None and call.outcome == 0:
-                self._fail(call, error)
+                self._fail(call, error, oom)
             if call.flags & pages.BATCHED and call.cut and call.endpoint.batches > 0:
                 call.handlers += 1
                 call.endpoint.waiting.append(call)
@@ -161,12 +231,16 @@ class Recorder:
 
     # --- handlers
 
-    def handler_begins(self, endpoint):
+    def handler_begins(self, endpoint, args, kwargs):
         call = current.get()
+        bucket = shapes.of_call(endpoint.names, args[1:], kwargs) if self.memory.enabled else None
+        self.memory.settle()
         with self.page.lock:
             if call is None or call.ended:
                 call = self._orphan(call, endpoint)
             call.handlers += 1
+            if bucket is not None and call.endpoint is endpoint:
+                call.tag = self._tag(endpoint, bucket)
             self._begin(call)
             self.page.add("progress")
         return call
@@ -181,25 +255,42 @@ class Recorder:
         return call
 
     def handler_ends(self, call, error):
+        oom = error is not None and memory.is_oom(error)
+        self.memory.settle()
         with self.page.lock:
             call.handlers -= 1
             self.page.add("progress")
             if error is not None:
-                self._fail(call, error)
+                self._fail(call, error, oom)
             elif call.handlers == 0:  # the last one decides: it may have dealt with another's failure
                 call.outcome, call.error = 0, ""
+                call.flags &= ~pages.OOM
             self._settle(call)
 
-    def batch_begins(self, endpoint):
+    def batch_begins(self, endpoint, args):
+        """Returns what batch_ends() wants to have back."""
+        bucket = shapes.of_batch(args[1:]) if self.memory.enabled else None
+        self.memory.settle()
         with self.page.lock:
             endpoint.batches += 1
+            endpoint.batch_tag = self._tag(endpoint, bucket or "batch")
             self.page.add("batches")
             self.page.add("progress")
+            return self.memory.begin(), shapes.items_of(args[1:])
 
-    def batch_ends(self, endpoint, error):
+    def batch_ends(self, endpoint, begun, error):
+        account, items = begun
+        oom = error is not None and memory.is_oom(error)
+        self.memory.settle()
         with self.page.lock:
             endpoint.batches -= 1
             endpoint.error = None if error is None else type(error).__name__
+            endpoint.oom = oom
+            figures = self._run_ends(account)
+            if endpoint.batch_done is not None:  # several batches for one request that was cut into pieces
+                first, more = endpoint.batch_done
+                figures, items = first.and_then(figures), items + more
+            endpoint.batch_done = figures, items
             self.page.add("progress")
             if endpoint.batches > 0:
                 return
@@ -208,27 +299,44 @@ class Recorder:
                 call.handlers -= 1
                 self._settle(call)
 
+    # --- what main asks
+
+    def sample(self):
+        with self.page.lock:
+            return self.memory.sample()
+
+    def empty_cache(self, wait_s=0.0):
+        """Gives unused blocks back while no user code runs, and lets none begin meanwhile: it would wait for the device
+        anyway. Waits that long for such a moment; a dict, or None when it did not come."""
+        with self.quiet:
+            if not self.quiet.wait_for(lambda: self.memory.running == 0, wait_s):
+                return None
+            return self.memory.empty_cache() or {"returned_bytes": 0, "took_ms": 0.0}
+
 
 class Span:
     """One run of a handler, as a context manager: tells the recorder when it begins and how it ends."""
 
-    __slots__ = ("recorder", "endpoint", "call")
+    __slots__ = ("recorder", "endpoint", "begun", "given")
 
-    def __init__(self, recorder, endpoint):
+    def __init__(self, recorder, endpoint, args, kwargs):
         self.recorder = recorder
         self.endpoint = endpoint
+        self.given = args, kwargs
 
     def __enter__(self):
+        args, kwargs = self.given
+        self.given = None  # they are the handler's: nothing here may keep them alive
         if self.endpoint.batchable:
-            self.recorder.batch_begins(self.endpoint)
+            self.begun = self.recorder.batch_begins(self.endpoint, args)
         else:
-            self.call = self.recorder.handler_begins(self.endpoint)
+            self.begun = self.recorder.handler_begins(self.endpoint, args, kwargs)
 
     def __exit__(self, kind, error, where):
         if self.endpoint.batchable:
-            self.recorder.batch_ends(self.endpoint, error)
+            self.recorder.batch_ends(self.endpoint, self.begun, error)
         else:
-            self.recorder.handler_ends(self.call, error)
+            self.recorder.handler_ends(self.begun, error)
         return False
 
 
@@ -238,7 +346,7 @@ def wrap(func, recorder, endpoint):
 
         @functools.wraps(func)
         async def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint):
+            with Span(recorder, endpoint, args, kwargs):
                 items = func(*args, **kwargs)
                 try:
                     async for item in items:
@@ -250,35 +358,37 @@ def wrap(func, recorder, endpoint):
 
         @functools.wraps(func)
         def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint):
+            with Span(recorder, endpoint, args, kwargs):
                 yield from func(*args, **kwargs)
 
     elif inspect.iscoroutinefunction(func):
 
         @functools.wraps(func)
         async def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint):
+            with Span(recorder, endpoint, args, kwargs):
                 return await func(*args, **kwargs)
 
     else:
 
         @functools.wraps(func)
         def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint):
+            with Span(recorder, endpoint, args, kwargs):
                 return func(*args, **kwargs)
 
     return wrapper
 
 
 def request_of(headers):
-    """(id, flags) from the headers; an id that is not 16 hex digits is none."""
-    request, flags = 0, 0
+    """(id, flags, bytes of the body) from the headers; an id that is not 16 hex digits is none."""
+    request, flags, length = 0, 0, 0
     for name, value in headers:
         if name == ID_HEADER and request == 0 and ID_FORM.fullmatch(value):
             request = int(value, 16)
         elif name == WARMUP_HEADER:
             flags |= pages.WARMUP
-    return request, flags
+        elif name == LENGTH_HEADER and value.isdigit() and len(value) < 19:
+            length = int(value)
+    return request, flags, length
 
 
 class Routes:
@@ -333,12 +443,12 @@ class Edge:
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
             return await self._lifespan(scope, receive, send)
-        request, flags = request_of(scope.get("headers", ()))
+        request, flags, length = request_of(scope.get("headers", ()))
         endpoint, more, at_edge = self.routes.find(scope.get("method", "GET"), scope["path"])
         flags |= more
         if at_edge and not flags & (pages.BATCHED | pages.TASK):
             flags |= pages.EDGE
-        call = Call(request, flags, endpoint)
+        call = Call(request, flags, endpoint, input_bytes=length)
         current.set(call)
         self.recorder.arrived(call, at_edge)
 
@@ -364,6 +474,7 @@ class Edge:
             if message["type"] == "lifespan.startup.complete":
                 with self.recorder.page.lock:
                     self.recorder.page.stamp("loaded_ms")
+                    self.recorder.memory.sample()  # the model, before the first request
             await send(message)
 
         await self.app(scope, receive, watched_send)

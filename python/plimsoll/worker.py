@@ -7,6 +7,7 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_PAGE_FD      descriptor of the page (shm.h)
     PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
+    PLIMSOLL_ACCOUNTING   off: memory is not looked at; for measuring what that costs
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
 it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
@@ -24,12 +25,15 @@ Private names of BentoML are used, each probed: a missing one costs its feature,
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import stat
 import sys
 
 from plimsoll import bento, control, deadline, describe, page, records
+
+EMPTY_CACHE_WAIT_MS = 60_000
 
 
 def kept_back(text):
@@ -61,7 +65,8 @@ class Launcher:
         self.served = False
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
-        self.recorder = records.Recorder(self.page)
+        self.recorder = records.Recorder(self.page, self.degrade)
+        self.recorder.memory.enabled = os.environ.get("PLIMSOLL_ACCOUNTING") != "off"
         self.control = self._open_control()
 
     def degrade(self, feature, reason):
@@ -92,11 +97,32 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("control", exc)
             return None
-        return control.Control(fd, self._counters)
+        return control.Control(fd, self._counters, {
+            "sample": self._sample, "empty_cache": self._empty_cache, "configure": self._configure,
+        })  # fmt: skip
 
     def _counters(self):
         with self.page.lock:
             return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
+
+    def _configure(self, asked):
+        """Settings that a running worker takes over; also those that came with `go`."""
+        if asked.get("memory_sync") in ("off", "sampled", "always"):
+            self.recorder.memory.sync = asked["memory_sync"]
+        return {}
+
+    def _sample(self, asked):
+        counters = {**self._counters(), **self.recorder.sample()}
+        if asked.get("objects") is True:  # slow: every object is looked at
+            counters["gc_objects"] = len(gc.get_objects())
+            with self.page.lock:
+                self.page.gc_objects(counters["gc_objects"])
+        return counters
+
+    def _empty_cache(self, asked):
+        wait_ms = asked.get("wait_ms", 0)
+        wait_s = min(max(wait_ms, 0), EMPTY_CACHE_WAIT_MS) / 1000 if isinstance(wait_ms, int) else 0
+        return self.recorder.empty_cache(wait_s) or {"error": "busy"}
 
     # --- patches
 
@@ -182,7 +208,8 @@ class Launcher:
         endpoints = []
         for index, (name, method) in enumerate(service.apis.items()):
             path = describe.join_paths(service.path_prefix, method.route)
-            endpoint = records.Endpoint(index, path, describe.kind_of(method), bool(method.batchable))
+            kind, names = describe.kind_of(method), describe.parameters(method.func)
+            endpoint = records.Endpoint(index, path, kind, bool(method.batchable), service.name, names)
             try:
                 method.func = records.wrap(method.func, self.recorder, endpoint)
             except AttributeError as exc:
@@ -233,6 +260,7 @@ class Launcher:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
             self._find_dependencies(go["runner_map"])
+        self._configure(go)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1

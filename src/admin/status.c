@@ -23,6 +23,26 @@ static json_t *timeline_json(const struct pl_look_worker *l) {
     return t;
 }
 
+static json_t *memory_json(struct pl_worker *w, uint64_t now) {
+    json_t *list = json_array();
+    struct pl_look_host h;
+    struct pl_look_device d;
+    if (pl_look_host(w, &h)) {
+        json_t *host = json_pack("{s:s,s:I}", "scope", "host", "rss_bytes", (json_int_t)h.rss);
+        if (h.limit != 0) json_object_set_new(host, "limit_bytes", json_integer((json_int_t)h.limit));
+        json_array_append_new(list, host);
+    }
+    for (uint32_t i = 0; i < PL_LOOK_DEVICES; i++) {
+        if (!pl_look_device(w, i, now, &d)) continue;
+        json_t *o =
+            json_pack("{s:s,s:I,s:I,s:I}", "scope", d.scope, "allocated_bytes", (json_int_t)d.allocated,
+                      "reserved_bytes", (json_int_t)d.reserved, "peak_bytes", (json_int_t)d.peak);
+        if (d.limit != 0) json_object_set_new(o, "limit_bytes", json_integer((json_int_t)d.limit));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 static json_t *worker_json(struct pl_worker *w, uint64_t now) {
     struct pl_look_worker l;
     pl_look_worker(w, now, &l);
@@ -32,12 +52,9 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
                           (int)l.in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
                           "timeline", timeline_json(&l));
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
-    struct pl_look_host h;
-    if (pl_look_host(w, &h)) {
-        json_t *host = json_pack("{s:s,s:I}", "scope", "host", "rss_bytes", (json_int_t)h.rss);
-        if (h.limit != 0) json_object_set_new(host, "limit_bytes", json_integer((json_int_t)h.limit));
-        json_object_set_new(o, "memory", json_pack("[o]", host));
-    }
+    json_t *memory = memory_json(w, now);
+    if (json_array_size(memory) > 0) json_object_set(o, "memory", memory);
+    json_decref(memory);
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
         json_object_set_new(o, "warmup",
                             json_pack("{s:s,s:i,s:f,s:f}", "source", l.source, "requests",

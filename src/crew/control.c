@@ -1,12 +1,15 @@
 /* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and
- * waits for `go`; later main may ask (`ping`, `describe`, `stacks`). */
+ * waits for `go`; later main asks (`sample`, `configure`, ...), and each answer names its question. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "crew/more.h"
+
+enum { SAMPLE_EVERY_MS = 15000, SAMPLE_PATIENCE_MS = 10000 };
 
 static char read_space[65536];
 
@@ -18,7 +21,38 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *b) {
 
 static void on_closed(uv_handle_t *h) { free(h); }
 
+/* --- questions */
+
+struct pl_question {
+    struct pl_question *next;
+    uint64_t id, until_ms;
+    pl_control_answer done;
+    void *ctx;
+};
+
+/* Takes it out of the list, tells, frees. */
+static void answer(struct pl_worker *w, struct pl_question **at, const char *line, size_t len) {
+    struct pl_question *q = *at;
+    *at = q->next;
+    q->done(q->ctx, w, line, len);
+    free(q);
+}
+
+static bool answer_if_asked(struct pl_worker *w, const char *line, size_t len) {
+    json_t *root = json_loadb(line, len, 0, NULL);
+    const json_t *id = json_object_get(root, "id");
+    uint64_t number = json_is_integer(id) ? (uint64_t)json_integer_value(id) : 0;
+    json_decref(root);
+    for (struct pl_question **at = &w->more->questions; *at != NULL; at = &(*at)->next) {
+        if ((*at)->id != number) continue;
+        answer(w, at, line, len);
+        return true;
+    }
+    return false;
+}
+
 void pl_control_close(struct pl_worker *w) {
+    while (w->more->questions != NULL) answer(w, &w->more->questions, NULL, 0);
     if (w->more->control == NULL) return;
     w->more->control->data = NULL;
     uv_close((uv_handle_t *)w->more->control, on_closed);
@@ -51,8 +85,55 @@ void pl_control_wait(struct pl_worker *w) { send_line(w, "{\"v\":1,\"wait\":true
 
 void pl_control_go(struct pl_worker *w, bool deploy) {
     char *line = pl_go_line(w, deploy);
+    w->more->sync_told = (int)w->service->config->memory_sync;
+    w->more->sampled_ms = pl_crew_now(w->service->crew);
     if (line != NULL) send_line(w, line);
     free(line);
+}
+
+bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
+                    pl_control_answer done, void *ctx) {
+    char line[512];
+    struct pl_question *q = w->more->control != NULL ? calloc(1, sizeof *q) : NULL;
+    if (q == NULL) return false;
+    *q = (struct pl_question){ .next = w->more->questions,
+                               .id = ++w->more->ask_id,
+                               .until_ms = pl_crew_now(w->service->crew) + patience_ms,
+                               .done = done,
+                               .ctx = ctx };
+    int n = snprintf(line, sizeof line, "{\"v\":1,\"id\":%llu,\"ask\":\"%s\"%s}", (unsigned long long)q->id,
+                     verb, more != NULL ? more : "");
+    PL_ASSERT(n > 0 && (size_t)n < sizeof line);
+    w->more->questions = q;
+    send_line(w, line);
+    return true;
+}
+
+static void not_minded(void *ctx, struct pl_worker *w, const char *line, size_t len) {
+    (void)ctx, (void)w, (void)line, (void)len; /* the page has it; a worker that is silent is the guard's */
+}
+
+/* Settings that live workers take over, and a look at one that no request has brought up to date. */
+static void keep_up(struct pl_worker *w, uint64_t now) {
+    struct pl_worker_more *o = w->more;
+    int sync = (int)w->service->config->memory_sync;
+    char more[64];
+    if (sync != o->sync_told) {
+        snprintf(more, sizeof more, ",\"memory_sync\":\"%s\"", pl_config_word("memory.sync", (unsigned)sync));
+        if (pl_control_ask(w, "configure", more, SAMPLE_PATIENCE_MS, not_minded, NULL)) o->sync_told = sync;
+    }
+    if (now - o->sampled_ms < SAMPLE_EVERY_MS) return;
+    if (pl_control_ask(w, "sample", NULL, SAMPLE_PATIENCE_MS, not_minded, NULL)) o->sampled_ms = now;
+}
+
+void pl_control_tick(struct pl_worker *w, uint64_t now) {
+    for (struct pl_question **at = &w->more->questions; *at != NULL;) {
+        if (now >= (*at)->until_ms)
+            answer(w, at, NULL, 0);
+        else
+            at = &(*at)->next;
+    }
+    if (w->state == PL_WORKER_READY) keep_up(w, now);
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
@@ -118,7 +199,7 @@ static void on_line(struct pl_worker *w, const char *line, size_t len) {
         on_description(w, line, len);
     else if (has_key(line, len, "fallback"))
         on_fallback(w, line, len);
-    else
+    else if (!answer_if_asked(w, line, len))
         pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",
                F_STR("service", w->service->config->id), F_INT("worker", w->slot), F_INT("bytes", len));
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "crew/accounts.h"
 #include "crew/more.h"
 #include "crew/tail.h"
 
@@ -226,6 +227,8 @@ static void on_tick(uv_timer_t *t) {
     struct pl_crew *c = t->data;
     uint64_t now = pl_crew_now(c);
     pl_life_tick(c, now);
+    for (size_t i = 0; i < c->every_count; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) pl_accounts_take(w, now);
     if (now - c->metered_ms >= 1000) {
         c->metered_ms = now;
         pl_meters_tick(c, now);

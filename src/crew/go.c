@@ -1,6 +1,6 @@
 /* go.c - what main answers to a worker's description: is this a new deployment, how long a request may take,
- * where the dependencies are that run apart, and those of BentoML's own settings that somebody nearer than
- * the decorator has set (threads, metrics.namespace, cors). */
+ * where the dependencies are that run apart, whether devices are waited for, and those of BentoML's own
+ * settings that somebody nearer than the decorator has set (threads, metrics.namespace, cors). */
 #include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -68,8 +68,9 @@ static json_t *runner_map(const struct pl_worker *w) {
 char *pl_go_line(const struct pl_worker *w, bool deploy) {
     const struct pl_service *s = w->service;
     json_t *go =
-        json_pack("{s:b,s:I,s:o}", "deploy", deploy, "timeout_ms",
-                  (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", runner_map(w));
+        json_pack("{s:b,s:I,s:o,s:s}", "deploy", deploy, "timeout_ms",
+                  (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", runner_map(w),
+                  "memory_sync", pl_config_word("memory.sync", (unsigned)s->config->memory_sync));
     /* What is set for a service is not meant for what it depends on. */
     if (!pl_depend_is(s)) json_object_set_new(go, "overrides", overrides(s));
     json_t *line = json_pack("{s:i,s:o}", "v", 1, "go", go);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "crew/accounts.h"
 #include "crew/more.h"
 #include "crew/tail.h"
 
@@ -397,6 +398,8 @@ static void let_go(struct pl_worker *w) {
         m.forget.generation = w->generation;
         pl_link_order(c->link, &m, NULL, NULL);
     }
+    pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
+    pl_accounts_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
     pl_output_free(w);

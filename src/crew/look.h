@@ -53,6 +53,14 @@ struct pl_look_host {
     uint64_t rss, limit; /* limit 0: none */
 };
 bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false: not known */
+enum { PL_LOOK_DEVICES = 16 };
+/* Device memory as the worker's page tells it. */
+struct pl_look_device {
+    char scope[56];                      /* "gpu0", or a UUID */
+    uint64_t allocated, reserved, limit; /* limit: of the device; 0: not known */
+    uint64_t peak;                       /* largest of the last minute */
+};
+bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out);
 
 struct pl_tail; /* crew/tail.h */
 /* Output of a slot's worker (0: of all of them as it came), or of the last generation that is gone. NULL:

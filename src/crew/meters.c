@@ -1,6 +1,7 @@
 /* meters.c - the crew's gauges. State changes set theirs at once; ages and page counters once a second. */
 #include <stdio.h>
 
+#include "crew/accounts.h"
 #include "crew/more.h"
 
 const char *pl_worker_label(const struct pl_worker *w) {
@@ -61,6 +62,7 @@ static void second_of_worker(struct pl_worker *w, uint64_t now) {
     struct pl_page_counters p = { 0 };
     if (w->state != PL_WORKER_READY) return;
     pl_page_counters(&w->page, &p);
+    pl_accounts_second(w, now);
     pl_series_set(pl_series(m, PL_M_WORKER_AGE_SECONDS, s->config->id, label),
                   (double)(now - w->more->time.spawned) / 1000);
     pl_series_set(pl_series(m, PL_M_REQUESTS_IN_FLIGHT, s->config->id, label),
@@ -78,6 +80,7 @@ void pl_meters_tick(struct pl_crew *c, uint64_t now) {
         uint64_t proof = 0;
         for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
             second_of_worker(w, now);
+            pl_control_tick(w, now);
             if (w->routable && w->more->proof_ms > proof) proof = w->more->proof_ms;
         }
         if (proof != 0 && !pl_depend_is(s))

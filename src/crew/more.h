@@ -73,7 +73,10 @@ struct pl_worker_more {
     /* control socket */
     uv_pipe_t *control;
     struct pl_buf control_in;
+    struct pl_question *questions; /* asked and not answered */
     uint64_t ask_id;
+    int sync_told; /* memory.sync as the worker knows it */
+    uint64_t sampled_ms;
     /* It has told what it is and waits for `go`: not its own time. */
     bool awaits_go, wait_told, deploying;
     uint64_t told_ms, held_ms;
@@ -106,6 +109,7 @@ struct pl_worker_more {
     uint32_t would_told;     /* bits of pl_replace_reason: told already, and still true */
     uint32_t held_told;      /* the same for worker.replace_held */
     struct pl_host_use host;
+    struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
 };
 
 /* One place for a worker: 1..N. */
@@ -265,6 +269,14 @@ bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
+/* Asks a worker that has been told `go`: {"ask": verb, ...}. `more`: further members as JSON, from a comma
+ * on, or NULL. `done` is called once, with the whole line (borrowed; whatever the worker chose to write), or
+ * with NULL when no answer came in time or the worker is gone. False: it cannot be asked, `done` is not
+ * called. */
+typedef void (*pl_control_answer)(void *ctx, struct pl_worker *w, const char *line, size_t len);
+bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
+                    pl_control_answer done, void *ctx);
+void pl_control_tick(struct pl_worker *w, uint64_t now); /* late answers; what it should know or tell */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */

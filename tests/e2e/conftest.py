@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests. After every test nothing of it may be left: no process, zombie, socket or file."""
 
+import contextlib
 import os
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 from rig import Server, host, paths
 
 
-@pytest.fixture
-def serve():
-    """Starts servers: serve("service:Feature", "--workers", 2, service="feature").ready(). Ends and checks them."""
+@contextlib.contextmanager
+def serving():
+    """What the fixture `serve` does; fixtures that live longer use it themselves."""
     assert paths.plimsoll.exists(), f"{paths.plimsoll} is not there: run through `make e2e`, or set PLIMSOLL_BUILD"
     servers, before = [], set(host.descendants(os.getpid()))
     host.set_subreaper(True)
@@ -32,6 +33,13 @@ def serve():
         print(f"---- stdout\n{server.stdout()[-4000:]}")
         server.drop()
     assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def serve():
+    """Starts servers: serve("service:Feature", "--workers", 2, service="feature").ready(). Ends and checks them."""
+    with serving() as start:
+        yield start
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-/* fuzz_page.c - any bytes as a worker's page: header, counters, both rings.
+/* fuzz_page.c - any bytes as a worker's page: header, counters, both rings, devices, host, engine, tags.
  * USES sample base
  * Exercises src/sample/page.c. The first byte: bit 0 signs the header, bit 1 declares every record's CRC
  * good. The next two pick the id and the mark to ask for; the rest is the page. */
@@ -31,6 +31,22 @@ static void sign_records(uint8_t *page, size_t bytes, const struct pl_page_ring 
     }
 }
 
+static void read_memory(struct pl_page *p, uint64_t cursor) {
+    static struct pl_page_record records[64];
+    struct pl_page_device_now device;
+    struct pl_page_host_now host;
+    struct pl_page_engine_now engine;
+    char text[PL_PAGE_TAG_ROOM];
+    uint64_t lost = 0;
+    while (pl_page_take_ends(p, &cursor, records, 64, &lost) == 64) {
+    }
+    for (uint32_t i = 0; i < pl_page_devices(p); i++) pl_page_device(p, i, &device);
+    pl_page_host(p, &host);
+    pl_page_engine(p, &engine);
+    for (uint32_t i = 0; pl_page_tag(p, i, text); i++) {
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct pl_page p;
     struct pl_page_counters c = { 0 };
@@ -49,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pl_page_counters(&p, &c);
     pl_page_began(&p, data[1], c.begun - data[2]);
     pl_page_ended(&p, data[1], c.ended - data[2], &e);
+    read_memory(&p, c.ended - data[2]);
     free(page);
     return 0;
 }

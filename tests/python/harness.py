@@ -42,6 +42,9 @@ def until(condition, what="", limit_s=30):
         select.select([], [], [], 0.005)
 
 
+KIND = 127  # the flags that tell what a request is, not what it met
+
+
 class PageReader:
     """Reads a page that somebody else writes; every record is checked."""
 
@@ -63,21 +66,43 @@ class PageReader:
             record = dict(zip(names, form.unpack(raw)))
             assert record["seq"] == 2 * n + 2, record
             assert record["crc"] == zlib.crc32(raw[4:]), record
+            record["kind"] = record["flags"] & KIND
             out.append(record)
         return out
 
     def begins(self, request=None):
-        names = ("crc", "flags", "seq", "id", "at_us", "thread", "in_flight", "route")
+        names = ("crc", "flags", "seq", "id", "at_us", "thread", "in_flight", "route", "tag", "device",
+                 "allocated", "reserved")  # fmt: skip
         found = self._records(pages.BEGINS_AT, pages.BEGIN, names, self["begun"])
         return [r for r in found if request in (None, r["id"])]
 
     def ends(self, request=None):
         names = ("crc", "flags", "seq", "id", "at_us", "duration_us", "thread", "in_flight", "route", "status",
-                 "outcome", "error_class")  # fmt: skip
+                 "outcome", "tag", "device", "batch", "error_class", "allocated_before", "allocated", "reserved",
+                 "peak", "input_bytes", "host_anon", "begun")  # fmt: skip
         found = self._records(pages.ENDS_AT, pages.END, names, self["ended"])
         for record in found:
             record["error_class"] = record["error_class"].rstrip(b"\0").decode()
         return [r for r in found if request in (None, r["id"])]
+
+    def tags(self):
+        out = []
+        for i in range(pages.TAGS):
+            raw = self.map[pages.TAGS_AT + i * pages.TAG.size :][: pages.TAG.size]
+            crc, _, text = pages.TAG.unpack(raw)
+            if not any(text):
+                break
+            assert crc == zlib.crc32(text)
+            out.append(text.rstrip(b"\0").decode())
+        return out
+
+    def host(self):
+        return dict(zip(pages.HOST_FIELDS, pages.HOST.unpack_from(self.map, pages.HOST_AT)))
+
+    def device(self, i):
+        index, at, *numbers, uuid = pages.DEVICE.unpack_from(self.map, pages.DEVICES_AT + i * pages.DEVICE.size)
+        numbers = dict(zip(pages.DEVICE_FIELDS, numbers))
+        return {"index": index, "sampled_us": at, **numbers, "uuid": uuid.rstrip(b"\0").decode()}
 
     def end(self, request):
         return until(lambda: self.ends(request), f"end record of {request:x}")[0]
@@ -171,8 +196,8 @@ class Worker:
     def say(self, **document):
         self.control.sendall(json.dumps({"v": 1, **document}).encode() + b"\n")
 
-    def ask(self, verb, number=1):
-        self.say(id=number, ask=verb)
+    def ask(self, verb, number=1, **more):
+        self.say(id=number, ask=verb, **more)
         return self.line()
 
     # --- HTTP

@@ -70,12 +70,12 @@ def test_a_handler_that_starts_as_its_request_is_given_up_is_a_zombie_with_its_n
         await answer(send, 504)
 
     serve(recorder, app)
-    assert [e["flags"] for e in reader.ends(9)] == [pages.UNBEGUN]
+    assert [e["kind"] for e in reader.ends(9)] == [pages.UNBEGUN]
     current.set(late[0])
     with_a_look = wrap(lambda: (reader["zombies"], reader["in_flight"]), recorder, SYNC)
     assert with_a_look() == (1, 1)
-    assert reader.begins(9)[0]["flags"] == pages.ZOMBIE
-    assert [e["flags"] for e in reader.ends(9)] == [pages.UNBEGUN, pages.ZOMBIE]
+    assert reader.begins(9)[0]["kind"] == pages.ZOMBIE
+    assert [e["kind"] for e in reader.ends(9)] == [pages.UNBEGUN, pages.ZOMBIE]
     assert reader["zombies"] == reader["in_flight"] == 0
     current.set(None)
 
@@ -170,7 +170,7 @@ def test_a_websocket_of_a_mounted_application_begins_and_ends(seen):
         assert reader["in_flight"] == 1
 
     serve(recorder, app, "/ws", kind="websocket", routes=Routes(ENDPOINTS, "", False, True))
-    assert reader.begins(9)[0]["flags"] == reader.ends(9)[0]["flags"] == pages.EDGE
+    assert reader.begins(9)[0]["kind"] == reader.ends(9)[0]["kind"] == pages.EDGE
 
 
 def test_progress_moves_with_every_piece_sent(seen):
@@ -299,7 +299,7 @@ def test_user_s_middleware_puts_handlers_at_the_edge_and_leaves_probes_alone():
     ],
 )
 def test_the_request_s_number(headers, request_and_flags):
-    assert request_of(headers) == request_and_flags
+    assert request_of(headers) == (*request_and_flags, 0)
 
 
 def test_what_exceptions_mean():

@@ -95,7 +95,7 @@ def test_what_is_no_question_is_told_so_and_ends_nothing(pair, line, error):
 
 def test_a_question_that_fails_is_answered(pair):
     control, f, _ = pair
-    control._asks["ping"] = lambda: 1 / 0
+    control._asks["ping"] = lambda _: 1 / 0
     control.serve()
     assert ask(f, {"v": 1, "id": 8, "ask": "ping"}) == {"v": 1, "id": 8, "error": "ZeroDivisionError: division by zero"}
 
@@ -111,6 +111,15 @@ def test_a_line_without_end_closes(pair):
             pass
         raise OSError
     until(lambda: not any(t.name == "plimsoll-control" for t in threading.enumerate()), "the thread's end")
+
+
+def test_further_questions_get_what_was_asked_and_may_refuse():
+    ours, theirs = socket.socketpair()
+    asks = {"double": lambda asked: {"twice": 2 * asked["of"]}, "busy": lambda _: {"error": "busy"}}
+    Control(theirs.detach(), dict, asks).serve()
+    with ours, ours.makefile("rwb", buffering=0) as f:
+        assert ask(f, {"v": 1, "id": 1, "ask": "double", "of": 21}) == {"v": 1, "id": 1, "ok": True, "twice": 42}
+        assert ask(f, {"v": 1, "id": 2, "ask": "busy"}) == {"v": 1, "id": 2, "error": "busy"}
 
 
 def test_lines_may_come_in_pieces_and_together(pair):

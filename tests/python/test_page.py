@@ -14,6 +14,8 @@ from harness import PACKAGE, ROOT, PageReader, cmake_version
 from plimsoll import __version__
 from plimsoll import page as pages
 
+BLOCKS = ("counters", "begins", "ends", "devices", "host", "engine", "tags")
+
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
@@ -35,6 +37,13 @@ def test_constants_are_those_of_the_header(layout):
         "PL_RECORD_EDGE": pages.EDGE, "PL_RECORD_UNBEGUN": pages.UNBEGUN, "PL_OUTCOME_OK": pages.OK,
         "PL_OUTCOME_CLIENT_ERROR": pages.CLIENT_ERROR, "PL_OUTCOME_ERROR": pages.ERROR,
         "PL_OUTCOME_CANCELLED": pages.CANCELLED, "PL_NO_ROUTE": pages.NO_ROUTE,
+        "PL_PAGE_HOST_AT": pages.HOST_AT, "PL_PAGE_ENGINE_AT": pages.ENGINE_AT, "PL_PAGE_DEVICES_AT": pages.DEVICES_AT,
+        "PL_PAGE_TAGS_AT": pages.TAGS_AT, "PL_PAGE_DEVICES": pages.DEVICES, "PL_PAGE_TAGS": pages.TAGS,
+        "PL_PAGE_TAG_TEXT": pages.TAG_TEXT, "PL_NO_TAG": pages.NO_TAG, "PL_PAGE_F_MEMORY": pages.F_MEMORY,
+        "PL_PAGE_F_PEAKS": pages.F_PEAKS, "PL_PAGE_F_HISTORY": pages.F_HISTORY, "PL_PAGE_F_LANE": pages.F_LANE,
+        "PL_RECORD_MEMORY": pages.MEMORY, "PL_RECORD_ALONE": pages.ALONE, "PL_RECORD_OVERLAPPED": pages.OVERLAPPED,
+        "PL_RECORD_PEAK_EXACT": pages.PEAK_EXACT, "PL_RECORD_QUIESCENT": pages.QUIESCENT,
+        "PL_RECORD_OOM": pages.OOM, "PL_RECORD_LANE": pages.LANE,
     }  # fmt: skip
     assert ours == {k: v for k, v in layout.items() if isinstance(v, int) and k != "done"}
 
@@ -45,29 +54,34 @@ def test_constants_are_those_of_the_header(layout):
         ("pl_page_head", pages.HEAD, "magic major minor crc head_bytes total_bytes kind writer_pid writer_start "
          "generation boot"),
         ("pl_page_counts", pages.COUNTS, " ".join(pages.COUNTERS)),
-        ("pl_page_begin_record", pages.BEGIN, "crc flags seq id at_us thread in_flight route"),
+        ("pl_page_begin_record", pages.BEGIN, "crc flags seq id at_us thread in_flight route tag device "
+         "allocated reserved"),
         ("pl_page_end_record", pages.END, "crc flags seq id at_us duration_us thread in_flight route status outcome "
-         "error_class"),
+         "tag device batch error_class allocated_before allocated reserved peak input_bytes host_anon begun"),
+        ("pl_page_device", pages.DEVICE, "index sampled_us " + " ".join(pages.DEVICE_FIELDS) + " uuid"),
+        ("pl_page_host", pages.HOST, " ".join(pages.HOST_FIELDS)),
+        ("pl_page_engine", pages.ENGINE, "sampled_us cells cells_used cells_reserved cells_cached cells_parked weights "
+         "compute output tokens_in tokens_out"),
     ],
 )  # fmt: skip
 def test_fields_lie_where_the_header_puts_them(layout, struct_name, form, fields):
     c = layout[struct_name]
     assert form.size == c["size"]
     names = fields.split()
-    blocks = {"counters", "begins", "ends"} if struct_name == "pl_page_head" else set()
+    blocks = set(BLOCKS) if struct_name == "pl_page_head" else set()
     assert set(names) | blocks | {"size"} == set(c)
     for i, name in enumerate(names):
         at, size = c[name]
         raw = bytearray(form.size)
         raw[at : at + size] = b"\xff" * size
         values = form.unpack(bytes(raw))
-        set_ones = [k for k, v in enumerate(values) if v not in (0, b"\0" * 32)]
+        set_ones = [k for k, v in enumerate(values) if v not in (0, b"\0" * 32, b"\0" * 48)]
         assert set_ones == [i], name
 
 
 def test_blocks_of_the_header(layout):
-    at = [layout["pl_page_head"][n][0] for n in ("counters", "begins", "ends")]
-    assert at == [64, 80, 96]
+    assert [layout["pl_page_head"][n] for n in BLOCKS] == [[64 + 16 * i, 16] for i in range(len(BLOCKS))]
+    assert layout["pl_page_tag"] == {"size": pages.TAG.size, "crc": [0, 4], "route": [4, 4], "text": [32, 96]}
     assert layout["pl_page_block"] == {"size": 16, "at": [0, 4], "stride": [4, 4], "count": [8, 4]}
 
 
@@ -91,7 +105,7 @@ def test_the_header_comes_whole(shared):
     assert not any(reader.map[: pages.ENDS_AT])
     page.open(7, 0xAB12)
     head = reader.head()
-    assert head[:3] == (pages.MAGIC, 1, 0)
+    assert head[:3] == (pages.MAGIC, 1, 1)
     assert head[3] == zlib.crc32(reader.map[12:256])
     assert head[4:8] == (256, pages.PAGE_BYTES, pages.KIND_WORKER, os.getpid())
     assert head[8] == pages.start_ticks() > 0
@@ -108,9 +122,8 @@ def test_records_carry_what_they_were_given(shared):
     (begin,) = reader.begins()
     assert (begin["id"], begin["flags"], begin["route"], begin["in_flight"]) == (2**64 - 1, pages.STREAM, 3, 1)
     assert begin["thread"] == threading.get_native_id()
-    first, second = (dict(zip("crc flags seq id at_us duration_us thread in_flight route status outcome error".split(),
-                              pages.END.unpack_from(reader.map, pages.ENDS_AT + i * 128))) for i in (0, 1))  # fmt: skip
-    assert first["error"] == ("Ünnamed" * 10).encode()[:32]
+    first, second = reader.ends()
+    assert first["error_class"] == ("Ünnamed" * 10).encode()[:32].decode()
     assert first["duration_us"] == first["at_us"] - begin["at_us"]
     assert (second["flags"], second["duration_us"], second["status"]) == (pages.UNBEGUN, 0, 404)
     assert (reader["begun"], reader["ended"], reader["in_flight"], reader["errors"]) == (1, 2, 0, 1)
@@ -176,9 +189,97 @@ def test_the_c_reader_and_the_header_agree_on_the_padding(layout):
     page = pages.Page()
     page.open()
     head = bytes(page._bytes[: pages.HEAD.size])
-    assert head[112:] == bytes(144)
+    assert head[176:] == bytes(80)
     assert struct.unpack_from("<IIII", head, 80) == (pages.BEGINS_AT, 64, pages.RECORDS, 0)
     assert layout["pl_page_head"]["ends"] == [96, 16]
+
+
+def test_records_carry_memory_and_a_tag(shared):
+    page, reader = shared
+    page.open()
+    with page.lock:
+        tag = page.tag("Toy /predict f32[2]", 3)
+        begun = page.begin(1, pages.ALONE, 3, tag, (1, 1000, 2000))
+        page.end(1, pages.MEMORY | pages.OOM, 3, begun, 500, pages.ERROR, "OutOfMemoryError", tag=tag, device=1, batch=4,
+                 memory=(1000, 1100, 2000, 1500), input_bytes=11, host_anon=12, begun=page.get("begun"))  # fmt: skip
+        page.end(2, pages.UNBEGUN, pages.NO_ROUTE, None, 404, pages.CLIENT_ERROR, "")
+    (begin,) = reader.begins()
+    first, second = reader.ends()
+    assert (begin["tag"], begin["device"], begin["allocated"], begin["reserved"]) == (1, 1, 1000, 2000)
+    assert reader.tags() == ["other", "Toy /predict f32[2]"]
+    wanted = {"tag": 1, "device": 1, "batch": 4, "allocated_before": 1000, "allocated": 1100, "reserved": 2000,
+              "peak": 1500, "input_bytes": 11, "host_anon": 12, "begun": 1}  # fmt: skip
+    assert {k: first[k] for k in wanted} == wanted
+    assert {k: second[k] for k in wanted} == {**dict.fromkeys(wanted, 0), "tag": pages.NO_TAG}
+    assert (reader["ooms"], reader["untagged"]) == (1, 0)
+
+
+def test_tags_are_bounded_and_the_rest_is_other(shared):
+    page, reader = shared
+    page.open()
+    got = [page.tag(f"Toy /predict {i}") for i in range(10_000)]
+    assert got[: pages.TAGS - 1] == list(range(1, pages.TAGS))
+    assert set(got[pages.TAGS - 1 :]) == {pages.OTHER}
+    tags = reader.tags()
+    assert (len(tags), tags[0], tags[-1]) == (pages.TAGS, "other", f"Toy /predict {pages.TAGS - 2}")
+    with page.lock:
+        page.end(1, 0, 0, page.begin(1, 0, 0, got[-1]), 200, pages.OK, "", tag=got[-1])
+    assert reader["untagged"] == 1
+
+
+def test_a_long_tag_is_cut_between_characters(shared):
+    page, reader = shared
+    page.tag("a" + "Ü" * 60)
+    assert reader.tags()[1] == "a" + "Ü" * 47
+
+
+def test_device_and_host_memory_are_published(shared):
+    page, reader = shared
+    page.device(15, 99, range(1, 9))
+    page.device_uuid(15, "GPU-" + "ab" * 30)
+    page.device(16, 99, range(1, 9))
+    page.host((1, 2, 3, 4, 5))
+    assert reader.device(15) == {"index": 15, "sampled_us": 99, **dict(zip(pages.DEVICE_FIELDS, range(1, 9))),
+                                 "uuid": ("GPU-" + "ab" * 30)[:48]}  # fmt: skip
+    assert reader.device(0)["sampled_us"] == 0
+    assert [reader.host()[n] for n in pages.HOST_FIELDS[1:]] == [1, 2, 3, 4, 5, 0]
+    assert reader.host()["sampled_us"] > 0
+
+
+FORKS = {
+    "os.fork": "os.fork",
+    "a fork by C code": "ctypes.PyDLL(None).fork",  # Python's handlers do not run
+}
+
+
+@pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS.keys())
+def test_a_forked_child_does_not_write(fork):
+    fd = os.memfd_create("page")
+    os.ftruncate(fd, pages.PAGE_BYTES)
+    reader = PageReader(fd)
+    code = f"""
+import ctypes, os
+from plimsoll import page as pages
+page = pages.Page({fd})
+page.open()
+page.end(1, 0, 0, page.begin(1, 0, 0), 200, pages.OK, "")
+child = {fork}()
+if child == 0:
+    with page.lock:
+        page.add("tasks", 7)
+        page.tag("child")
+        page.device(0, 1, range(8))
+        page.host((1, 2, 3, 4, 5))
+        page.end(2, 0, 0, page.begin(2, 0, 0), 200, pages.OK, "")
+    os._exit(page.get("ended") - 1)  # it counts for itself
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+page.end(3, 0, 0, page.begin(3, 0, 0), 200, pages.OK, "")
+"""
+    subprocess.run([sys.executable, "-c", code], pass_fds=[fd], check=True, env={**os.environ, "PYTHONPATH": PACKAGE})
+    os.close(fd)
+    assert [r["id"] for r in reader.ends()] == [1, 3]
+    assert (reader["tasks"], reader.tags(), reader.host()["sampled_us"]) == (0, [], 0)
+    assert reader.device(0)["sampled_us"] == 0
 
 
 def test_the_package_needs_nothing_but_the_standard_library():

@@ -74,7 +74,7 @@ def test_a_request_begins_once_and_ends_once(feature, name, body, flags):
     assert status == 200
     assert len(begins) == len(feature.page.ends(request)) == 1
     assert begins[0]["route"] == end["route"] == route(feature, name)
-    assert begins[0]["flags"] == end["flags"] == flags
+    assert begins[0]["kind"] == end["kind"] == flags
     assert (end["status"], end["outcome"], end["error_class"]) == (200, pages.OK, "")
     assert end["duration_us"] == end["at_us"] - begins[0]["at_us"]
 
@@ -128,7 +128,7 @@ def test_a_number_that_is_none_counts_as_none(feature, value):
 
 def test_upper_case_and_the_warm_up_mark_are_understood(feature):
     feature.request("POST", "/text", {}, {"X-Plimsoll-Id": "FEEDABCDEF000001", "x-plimsoll-warmup": "1"})
-    assert feature.page.end(0xFEEDABCDEF000001)["flags"] == pages.WARMUP
+    assert feature.page.end(0xFEEDABCDEF000001)["kind"] == pages.WARMUP
 
 
 def test_a_handler_that_calls_another_is_one_request(feature):
@@ -318,9 +318,9 @@ def test_a_mounted_application_begins_at_the_edge(start):
     w = start("edge", "service:Edge", go={})
     status, _, body, request = w.post("/app/hello")
     assert (status, body) == (200, b"mounted")
-    assert w.page.begin(request)["flags"] == w.page.end(request)["flags"] == pages.EDGE
+    assert w.page.begin(request)["kind"] == w.page.end(request)["kind"] == pages.EDGE
     _, _, _, request = w.post("/predict")
-    assert w.page.end(request)["flags"] == 0
+    assert w.page.end(request)["kind"] == 0
 
 
 def test_with_middleware_everything_begins_at_the_edge(start):
@@ -329,4 +329,4 @@ def test_with_middleware_everything_begins_at_the_edge(start):
     assert w.page.end(request)["status"] == 400
     assert len(w.page.begins(request)) == 1
     _, _, _, request = w.post("/predict", {"x": 2})
-    assert w.page.end(request)["flags"] == pages.EDGE and len(w.page.begins(request)) == 1
+    assert w.page.end(request)["kind"] == pages.EDGE and len(w.page.begins(request)) == 1

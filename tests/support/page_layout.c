@@ -28,6 +28,10 @@ static void print_head(void) {
     FIELD(pl_page_head, counters);
     FIELD(pl_page_head, begins);
     FIELD(pl_page_head, ends);
+    FIELD(pl_page_head, devices);
+    FIELD(pl_page_head, host);
+    FIELD(pl_page_head, engine);
+    FIELD(pl_page_head, tags);
     END;
     STRUCT(pl_page_block);
     FIELD(pl_page_block, at);
@@ -50,6 +54,8 @@ static void print_counts(void) {
     FIELD(pl_page_counts, loaded_ms);
     FIELD(pl_page_counts, serving_ms);
     FIELD(pl_page_counts, features);
+    FIELD(pl_page_counts, ooms);
+    FIELD(pl_page_counts, untagged);
     END;
 }
 
@@ -63,6 +69,10 @@ static void print_records(void) {
     FIELD(pl_page_begin_record, thread);
     FIELD(pl_page_begin_record, in_flight);
     FIELD(pl_page_begin_record, route);
+    FIELD(pl_page_begin_record, tag);
+    FIELD(pl_page_begin_record, device);
+    FIELD(pl_page_begin_record, allocated);
+    FIELD(pl_page_begin_record, reserved);
     END;
     STRUCT(pl_page_end_record);
     FIELD(pl_page_end_record, crc);
@@ -76,7 +86,60 @@ static void print_records(void) {
     FIELD(pl_page_end_record, route);
     FIELD(pl_page_end_record, status);
     FIELD(pl_page_end_record, outcome);
+    FIELD(pl_page_end_record, tag);
+    FIELD(pl_page_end_record, device);
+    FIELD(pl_page_end_record, batch);
     FIELD(pl_page_end_record, error_class);
+    FIELD(pl_page_end_record, allocated_before);
+    FIELD(pl_page_end_record, allocated);
+    FIELD(pl_page_end_record, reserved);
+    FIELD(pl_page_end_record, peak);
+    FIELD(pl_page_end_record, input_bytes);
+    FIELD(pl_page_end_record, host_anon);
+    FIELD(pl_page_end_record, begun);
+    END;
+}
+
+static void print_memory(void) {
+    STRUCT(pl_page_device);
+    FIELD(pl_page_device, index);
+    FIELD(pl_page_device, sampled_us);
+    FIELD(pl_page_device, allocated);
+    FIELD(pl_page_device, reserved);
+    FIELD(pl_page_device, active);
+    FIELD(pl_page_device, peak);
+    FIELD(pl_page_device, inactive_split);
+    FIELD(pl_page_device, retries);
+    FIELD(pl_page_device, ooms);
+    FIELD(pl_page_device, total);
+    FIELD(pl_page_device, uuid);
+    END;
+    STRUCT(pl_page_host);
+    FIELD(pl_page_host, sampled_us);
+    FIELD(pl_page_host, anon);
+    FIELD(pl_page_host, swap);
+    FIELD(pl_page_host, rss);
+    FIELD(pl_page_host, threads);
+    FIELD(pl_page_host, python_blocks);
+    FIELD(pl_page_host, gc_objects);
+    END;
+    STRUCT(pl_page_engine);
+    FIELD(pl_page_engine, sampled_us);
+    FIELD(pl_page_engine, cells);
+    FIELD(pl_page_engine, cells_used);
+    FIELD(pl_page_engine, cells_reserved);
+    FIELD(pl_page_engine, cells_cached);
+    FIELD(pl_page_engine, cells_parked);
+    FIELD(pl_page_engine, weights);
+    FIELD(pl_page_engine, compute);
+    FIELD(pl_page_engine, output);
+    FIELD(pl_page_engine, tokens_in);
+    FIELD(pl_page_engine, tokens_out);
+    END;
+    STRUCT(pl_page_tag);
+    FIELD(pl_page_tag, crc);
+    FIELD(pl_page_tag, route);
+    FIELD(pl_page_tag, text);
     END;
 }
 
@@ -91,6 +154,25 @@ int main(void) {
     NUMBER(PL_PAGE_COUNTERS_AT);
     NUMBER(PL_PAGE_BEGINS_AT);
     NUMBER(PL_PAGE_ENDS_AT);
+    NUMBER(PL_PAGE_HOST_AT);
+    NUMBER(PL_PAGE_ENGINE_AT);
+    NUMBER(PL_PAGE_DEVICES_AT);
+    NUMBER(PL_PAGE_TAGS_AT);
+    NUMBER(PL_PAGE_DEVICES);
+    NUMBER(PL_PAGE_TAGS);
+    NUMBER(PL_PAGE_TAG_TEXT);
+    NUMBER(PL_NO_TAG);
+    NUMBER(PL_PAGE_F_MEMORY);
+    NUMBER(PL_PAGE_F_PEAKS);
+    NUMBER(PL_PAGE_F_HISTORY);
+    NUMBER(PL_PAGE_F_LANE);
+    NUMBER(PL_RECORD_MEMORY);
+    NUMBER(PL_RECORD_ALONE);
+    NUMBER(PL_RECORD_OVERLAPPED);
+    NUMBER(PL_RECORD_PEAK_EXACT);
+    NUMBER(PL_RECORD_QUIESCENT);
+    NUMBER(PL_RECORD_OOM);
+    NUMBER(PL_RECORD_LANE);
     NUMBER(PL_PAGE_F_RECORDS);
     NUMBER(PL_PAGE_F_DEADLINE);
     NUMBER(PL_PAGE_F_OVERRIDES);
@@ -110,6 +192,7 @@ int main(void) {
     print_head();
     print_counts();
     print_records();
+    print_memory();
     printf("  \"done\": 1\n}\n");
     return 0;
 }

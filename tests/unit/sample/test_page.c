@@ -171,6 +171,201 @@ TEST(memory_taken_away_is_no_page) {
     assert_int_equal(pl_page_began(&p, 1, 0), PL_SEEN_UNKNOWN);
 }
 
+TEST(ends_are_taken_in_order_and_once) {
+    struct pl_page_record r[8];
+    uint64_t cursor = 0, lost = 0;
+    open_new();
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 8, &lost), 0);
+    for (uint64_t id = 1; id <= 5; id++) page_end(&m, id, PL_OUTCOME_OK, "");
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 3, &lost), 3);
+    assert_int_equal(cursor, 3);
+    assert_int_equal(r[2].id, 3);
+    assert_int_equal(r[2].n, 2);
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 8, &lost), 2);
+    assert_int_equal(r[0].id, 4);
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 8, &lost), 0);
+    assert_int_equal(lost, 0);
+}
+
+TEST(an_end_carries_memory_and_what_it_was) {
+    struct pl_page_record r[1];
+    uint64_t cursor = 0, lost = 0;
+    const uint32_t flags = PL_RECORD_MEMORY | PL_RECORD_ALONE | PL_RECORD_PEAK_EXACT | PL_RECORD_QUIESCENT;
+    open_new();
+    page_end_as(&m, (struct pl_page_end_record){ .flags = flags,
+                                                 .id = 7,
+                                                 .at_us = 100,
+                                                 .duration_us = 40,
+                                                 .thread = 5,
+                                                 .in_flight = 6,
+                                                 .route = 2,
+                                                 .status = 500,
+                                                 .outcome = PL_OUTCOME_ERROR,
+                                                 .tag = 3,
+                                                 .device = 1,
+                                                 .batch = 16,
+                                                 .error_class = "OutOfMemoryError",
+                                                 .allocated_before = 1000,
+                                                 .allocated = 1100,
+                                                 .reserved = 2000,
+                                                 .peak = 1900,
+                                                 .input_bytes = 11,
+                                                 .host_anon = 12,
+                                                 .begun = 13 });
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 1, &lost), 1);
+    assert_int_equal(r->flags, flags);
+    assert_int_equal(r->at_us, 100);
+    assert_int_equal(r->duration_us, 40);
+    assert_int_equal(r->thread, 5);
+    assert_int_equal(r->in_flight, 6);
+    assert_int_equal(r->route, 2);
+    assert_int_equal(r->status, 500);
+    assert_int_equal(r->outcome, PL_OUTCOME_ERROR);
+    assert_int_equal(r->tag, 3);
+    assert_int_equal(r->device, 1);
+    assert_int_equal(r->batch, 16);
+    assert_string_equal(r->error_class, "OutOfMemoryError");
+    assert_int_equal(r->allocated_before, 1000);
+    assert_int_equal(r->allocated, 1100);
+    assert_int_equal(r->reserved, 2000);
+    assert_int_equal(r->peak, 1900);
+    assert_int_equal(r->input_bytes, 11);
+    assert_int_equal(r->host_anon, 12);
+    assert_int_equal(r->begun, 13);
+}
+
+TEST(what_a_lap_took_is_counted_as_lost) {
+    static struct pl_page_record r[PL_PAGE_RECORDS];
+    uint64_t cursor = 0, lost = 0;
+    open_new();
+    for (uint64_t id = 1; id <= PL_PAGE_RECORDS + 10; id++) page_end(&m, id, PL_OUTCOME_OK, "");
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, PL_PAGE_RECORDS, &lost), PL_PAGE_RECORDS);
+    assert_int_equal(r[0].id, 11);
+    assert_int_equal(lost, 10);
+}
+
+TEST(a_damaged_end_is_lost_and_the_next_one_is_not) {
+    struct pl_page_record r[4];
+    uint64_t cursor = 0, lost = 0;
+    open_new();
+    for (uint64_t id = 1; id <= 3; id++) page_end(&m, id, PL_OUTCOME_OK, "");
+    page_end_slot(&m, 1)->allocated ^= 1;
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 4, &lost), 2);
+    assert_int_equal(r[1].id, 3);
+    assert_int_equal(lost, 1);
+}
+
+TEST(a_counter_that_went_backwards_is_taken_up_where_it_stands) {
+    struct pl_page_record r[4];
+    uint64_t cursor = 1000, lost = 0;
+    open_new();
+    page_end(&m, 1, PL_OUTCOME_OK, "");
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 4, &lost), 0);
+    assert_int_equal(cursor, 1);
+    page_end(&m, 2, PL_OUTCOME_OK, "");
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 4, &lost), 1);
+    assert_int_equal(r->id, 2);
+    page_counts(&m)->ended = UINT64_MAX; /* a jump to the end of numbers ends soon, too */
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 4, &lost), 0);
+    assert_true(cursor == UINT64_MAX);
+}
+
+TEST(a_page_of_the_first_version_has_ends_and_no_memory) {
+    struct pl_page_record r[4];
+    struct pl_page_host_now host;
+    struct pl_page_end e;
+    char text[PL_PAGE_TAG_ROOM];
+    uint64_t cursor = 0, lost = 0;
+    page_write_head(&m);
+    m.head.minor = 0;
+    m.head.ends.stride = 128;
+    m.head.devices = m.head.host = m.head.engine = m.head.tags = (struct pl_page_block){ 0 };
+    page_sign_head(&m.head);
+    for (uint64_t n = 0; n < 2; n++) {
+        uint8_t *at = m.bytes + PL_PAGE_ENDS_AT + n * 128;
+        struct pl_page_end_record *old = (struct pl_page_end_record *)(void *)at;
+        old->seq = 2 * n + 2;
+        old->id = 10 + n;
+        old->crc = pl_crc32(at + 4, 124);
+    }
+    page_counts(&m)->ended = 2;
+    assert_true(pl_page_open(&p, &m, sizeof m, &err));
+    assert_int_equal(pl_page_ended(&p, 11, 0, &e), PL_SEEN_YES);
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 4, &lost), 2);
+    assert_int_equal(r[0].id, 10);
+    assert_int_equal(r[0].tag, PL_NO_TAG);
+    assert_int_equal(r[0].input_bytes, 0); /* the next record's bytes are not this one's */
+    assert_int_equal(r[0].begun, 0);
+    assert_int_equal(pl_page_devices(&p), 0);
+    assert_false(pl_page_host(&p, &host));
+    assert_false(pl_page_tag(&p, 0, text));
+}
+
+TEST(devices_host_and_engine_are_read_once_they_were_sampled) {
+    struct pl_page_device_now d;
+    struct pl_page_host_now host;
+    struct pl_page_engine_now engine;
+    open_new();
+    assert_int_equal(pl_page_devices(&p), PL_PAGE_DEVICES);
+    assert_false(pl_page_device(&p, 3, &d));
+    assert_false(pl_page_device(&p, PL_PAGE_DEVICES, &d));
+    assert_false(pl_page_host(&p, &host));
+    assert_false(pl_page_engine(&p, &engine));
+    *page_device(&m, 3) = (struct pl_page_device){ 3, 0, 9, 10, 11, 12, 13, 14, 15, 16, 17, "GPU-ab", { 0 } };
+    *page_host(&m) = (struct pl_page_host){ 1, 2, 3, 4, 5, 6, 7, { 0 } };
+    *page_engine(&m) = (struct pl_page_engine){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, { 0 } };
+    assert_true(pl_page_device(&p, 3, &d));
+    const struct pl_page_device_now wanted = { .index = 3,
+                                               .sampled_us = 9,
+                                               .allocated = 10,
+                                               .reserved = 11,
+                                               .active = 12,
+                                               .peak = 13,
+                                               .inactive_split = 14,
+                                               .retries = 15,
+                                               .ooms = 16,
+                                               .total = 17,
+                                               .uuid = "GPU-ab" };
+    assert_memory_equal(&d.sampled_us, &wanted.sampled_us,
+                        offsetof(struct pl_page_device_now, uuid) -
+                            offsetof(struct pl_page_device_now, sampled_us));
+    assert_int_equal(d.index, 3);
+    assert_string_equal(d.uuid, "GPU-ab");
+    assert_true(pl_page_host(&p, &host));
+    const struct pl_page_host_now host_wanted = { 1, 2, 3, 4, 5, 6, 7 };
+    assert_memory_equal(&host, &host_wanted, sizeof host);
+    assert_true(pl_page_engine(&p, &engine));
+    const struct pl_page_engine_now engine_wanted = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    assert_memory_equal(&engine, &engine_wanted, sizeof engine);
+    memset(page_device(&m, 3)->uuid, 'x', sizeof page_device(&m, 3)->uuid);
+    page_device(&m, 3)->uuid[5] = '\n';
+    assert_true(pl_page_device(&p, 3, &d));
+    assert_string_equal(d.uuid, "xxxxx");
+}
+
+TEST(a_tag_is_text_that_can_be_shown_anywhere) {
+    char text[PL_PAGE_TAG_ROOM], longest[PL_PAGE_TAG_TEXT + 1] = { 0 };
+    open_new();
+    assert_false(pl_page_tag(&p, 1, text));
+    page_write_tag(&m, 1,
+                   "Toy /pr\xc3\xa9"
+                   "dict f32[2]");
+    assert_true(pl_page_tag(&p, 1, text));
+    assert_string_equal(text, "Toy /pr\xc3\xa9"
+                              "dict f32[2]");
+    page_write_tag(&m, 2, "a\n\x1b\x7f\xc2\x9b\xff\xe2\x82");
+    assert_true(pl_page_tag(&p, 2, text));
+    assert_string_equal(text, "a????????");
+    memset(longest, 'y', PL_PAGE_TAG_TEXT);
+    page_write_tag(&m, 255, longest);
+    assert_true(pl_page_tag(&p, 255, text));
+    assert_string_equal(text, longest);
+    page_tag(&m, 255)->text[3] = 'z';
+    assert_false(pl_page_tag(&p, 255, text));
+    assert_string_equal(text, "");
+    assert_false(pl_page_tag(&p, 256, text));
+}
+
 RUN(cmocka_unit_test(zeros_are_not_yet_and_the_header_is_understood_when_it_comes),
     cmocka_unit_test(no_page_answers_unknown), cmocka_unit_test(counters_are_read_and_clamped),
     cmocka_unit_test(a_begun_request_is_seen_and_another_is_not),
@@ -182,4 +377,11 @@ RUN(cmocka_unit_test(zeros_are_not_yet_and_the_header_is_understood_when_it_come
     cmocka_unit_test(a_record_being_written_at_death_never_began),
     cmocka_unit_test(a_torn_record_that_was_published_denies_nothing),
     cmocka_unit_test(every_damaged_byte_of_a_record_is_noticed),
-    cmocka_unit_test(memory_taken_away_is_no_page))
+    cmocka_unit_test(memory_taken_away_is_no_page), cmocka_unit_test(ends_are_taken_in_order_and_once),
+    cmocka_unit_test(an_end_carries_memory_and_what_it_was),
+    cmocka_unit_test(what_a_lap_took_is_counted_as_lost),
+    cmocka_unit_test(a_damaged_end_is_lost_and_the_next_one_is_not),
+    cmocka_unit_test(a_counter_that_went_backwards_is_taken_up_where_it_stands),
+    cmocka_unit_test(a_page_of_the_first_version_has_ends_and_no_memory),
+    cmocka_unit_test(devices_host_and_engine_are_read_once_they_were_sampled),
+    cmocka_unit_test(a_tag_is_text_that_can_be_shown_anywhere))

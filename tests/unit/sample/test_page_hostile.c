@@ -28,13 +28,19 @@ LIE(counters_over_the_end, h->counters.at = PL_PAGE_BYTES - 64)
 LIE(small_counters, h->counters.stride = 64)
 LIE(crooked_ring, h->begins.at += 8)
 LIE(ring_that_wraps_around, h->begins.at = UINT32_MAX - 63)
-LIE(ring_over_the_end, h->ends.count = 2048)
+LIE(ring_over_the_end, h->ends.count = 4096)
 LIE(empty_ring, h->begins.count = 0)
 LIE(ring_not_a_power_of_two, h->begins.count = 1000)
 LIE(endless_ring, h->begins.count = 0x80000000u)
 LIE(small_records, h->ends.stride = 64)
 LIE(huge_records, h->begins.stride = 1 << 20)
 LIE(crooked_records, h->begins.stride = 72)
+LIE(devices_over_the_end, h->devices.count = 4096)
+LIE(small_devices, h->devices.stride = 64)
+LIE(host_behind_the_end, h->host.at = PL_PAGE_BYTES)
+LIE(crooked_engine, h->engine.at += 4)
+LIE(tags_not_a_power_of_two, h->tags.count = 255)
+LIE(small_tags, h->tags.stride = 64)
 
 static const struct lie lies[] = {
 #define ROW(name) \
@@ -60,6 +66,12 @@ static const struct lie lies[] = {
     ROW(small_records),
     ROW(huge_records),
     ROW(crooked_records),
+    ROW(devices_over_the_end),
+    ROW(small_devices),
+    ROW(host_behind_the_end),
+    ROW(crooked_engine),
+    ROW(tags_not_a_power_of_two),
+    ROW(small_tags),
 };
 
 TEST(every_lie_of_the_header_is_refused_and_answers_unknown) {
@@ -75,6 +87,7 @@ TEST(every_lie_of_the_header_is_refused_and_answers_unknown) {
         assert_false(pl_page_counters(&p, &c));
         assert_int_equal(pl_page_began(&p, 1, 0), PL_SEEN_UNKNOWN);
         assert_int_equal(pl_page_ended(&p, 1, 0, NULL), PL_SEEN_UNKNOWN);
+        assert_int_equal(pl_page_devices(&p), 0);
         page_write_head(&m); /* a page once refused is not asked again */
         assert_false(pl_page_counters(&p, &c));
     }
@@ -149,6 +162,15 @@ TEST(random_bytes_behind_a_good_header_only_ever_answer) {
         assert_true(pl_page_counters(&p, &c));
         assert_int_not_equal(pl_page_began(&p, 1, (uint64_t)random()), PL_SEEN_YES);
         assert_int_not_equal(pl_page_ended(&p, 1, c.ended, &e), PL_SEEN_YES);
+        uint64_t cursor = (uint64_t)random(), lost = 0;
+        struct pl_page_record r[4];
+        assert_int_equal(pl_page_take_ends(&p, &cursor, r, 4, &lost), 0);
+        assert_int_equal(cursor, c.ended);
+        char text[PL_PAGE_TAG_ROOM];
+        for (uint32_t i = 0; i < PL_PAGE_TAGS; i++) assert_false(pl_page_tag(&p, i, text));
+        struct pl_page_device_now d;
+        for (uint32_t i = 0; i < pl_page_devices(&p); i++)
+            if (pl_page_device(&p, i, &d)) assert_true(strlen(d.uuid) < sizeof d.uuid);
     }
 }
 
