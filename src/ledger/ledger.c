@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#define OOM_SLACK (16.0 * 1024 * 1024)
+
 enum { MINUTE_MS = 60000, LOST_MAX = 1000000000 };
 
 static const char *const verdict_names[] = {
@@ -87,6 +89,22 @@ static void note_peak(struct pl_ledger *l, struct pl_ledger_gpu *g, const struct
     if (above > l->batch[k].peak_bytes) l->batch[k].peak_bytes = above;
 }
 
+/* `before`: what was allocated when the failed request began, others' tensors included. */
+static void note_oom(struct pl_ledger_oom *o, const struct pl_ledger_row *r) {
+    double slack = o->floor / 20 > OOM_SLACK ? o->floor / 20 : OOM_SLACK;
+    if (r->oom && o->state == PL_OOM_NONE) {
+        *o = (struct pl_ledger_oom){ .state = PL_OOM_WATCHED,
+                                     .floor = (double)r->before,
+                                     .left = PL_OOM_REQUESTS };
+        return;
+    }
+    if (o->state == PL_OOM_NONE) return;
+    if ((double)r->after <= o->floor + slack)
+        o->state = PL_OOM_NONE;
+    else if (o->state == PL_OOM_WATCHED && --o->left == 0)
+        o->state = PL_OOM_STUCK;
+}
+
 static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {
     struct pl_ledger_gpu *g = &l->gpu[r->gpu];
     bool fresh = new_tag(l, r->tag), record;
@@ -96,7 +114,9 @@ static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {
     double change = own ? (double)r->after - (double)g->after : 0;
     uint64_t peak = r->peak_exact && r->peak > r->before ? r->peak - r->before : 0;
     pl_tags_add(&l->tags, r->tag, r->failed, (double)r->after, own, change, peak);
-    bool looked = pl_history_add(&g->allocated, (double)r->after, 1);
+    note_oom(&l->oom, r);
+    bool looked = pl_history_add(&g->allocated, (double)r->after, g->seen ? 1 + l->untold : 1);
+    l->untold = 0;
     if (!g->seen) g->allocated.whole.first = (double)r->before; /* what the first request leaves is its own */
     g->seen = true;
     g->after = r->after;
@@ -123,6 +143,7 @@ bool pl_ledger_row(struct pl_ledger *l, const struct pl_ledger_row *r) {
     bool looked = host_is(l, r->host_bytes);
     if (!r->known) {
         l->chained = false;
+        l->untold++;
         return looked;
     }
     if (absurd(r)) {

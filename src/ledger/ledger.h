@@ -38,7 +38,8 @@ struct pl_ledger_row {
     bool failed;
     bool quiet;      /* nothing else ran in the worker while it did, and nothing does now */
     bool peak_exact; /* peak is its own */
-    bool known;      /* the worker reports device memory; else the row only counts */
+    bool oom;        /* it failed for lack of device memory */
+    bool known;      /* it tells device memory; else the next row that does stands for it (batches) */
     uint32_t batch;  /* items answered together; 0 and 1: no batch */
     uint64_t before, after, reserved, peak;
     uint64_t host_bytes; /* anonymous memory of the worker; 0: not read for this one */
@@ -79,6 +80,15 @@ struct pl_ledger_batch {
     uint64_t requests, peak_bytes; /* largest exact peak */
 };
 
+/* After an OOM the frames of its traceback may hold tensors for ever: is the floor reached again? */
+enum pl_oom_state { PL_OOM_NONE, PL_OOM_WATCHED, PL_OOM_STUCK };
+enum { PL_OOM_REQUESTS = 20 };
+struct pl_ledger_oom {
+    enum pl_oom_state state; /* STUCK: not within PL_OOM_REQUESTS, but for 16 MiB or a twentieth */
+    double floor;
+    uint32_t left;
+};
+
 struct pl_ledger {
     struct pl_ledger_gpu gpu[PL_LEDGER_GPUS];
     struct pl_history host;
@@ -90,11 +100,13 @@ struct pl_ledger {
     struct pl_rate rate;
     struct pl_ledger_batch batch[PL_LEDGER_BATCHES]; /* by size: 1, 2, 3-4, 5-8, ... */
     uint64_t requests, rated, lost, bad_rows;
+    uint64_t untold; /* requests since the last one that told its memory: the next one stands for them */
     uint64_t seen_tags[1024]; /* a bit for each of 65,536 */
     uint32_t shapes;          /* different tags */
     uint32_t holders, holders_ok;
     bool chained; /* the last row ended in quiet: `after` of it is where the next one begins */
     uint8_t chained_gpu;
+    struct pl_ledger_oom oom;
     /* told by pl_ledger_sample since the last pl_ledger_take_counts */
     uint64_t new_retries, new_ooms;
 };

@@ -69,18 +69,21 @@ void pl_empty_done(struct pl_empty *e, uint64_t returned_bytes) {
 
 /* --- again */
 
-uint32_t pl_again_seen(const struct pl_again *a, const struct pl_ledger_verdict *v) {
-    if (a->high <= 0 || v->low > a->high || v->high < a->low) return 0;
+uint32_t pl_again_seen(const struct pl_again *a, const struct pl_ledger_verdict *v, uint64_t born_ms) {
+    if (a->high <= 0 || born_ms < a->at_ms || v->low > a->high || v->high < a->low) return 0;
     return a->times + 1;
 }
 
-void pl_again_replaced(struct pl_again *a, const struct pl_ledger_verdict *v) {
-    uint32_t seen = pl_again_seen(a, v);
+void pl_again_replaced(struct pl_again *a, const struct pl_ledger_verdict *v, uint64_t born_ms,
+                       uint64_t now_ms) {
+    uint32_t seen = pl_again_seen(a, v, born_ms);
+    bool twin = a->high > 0 && born_ms < a->at_ms;
     /* The interval of a long series is narrow: a fifth of the rate is the same rate. */
     double margin = v->bytes_per_request / 5;
     a->low = v->low - margin;
     a->high = v->high + margin;
-    a->times = seen;
+    a->times = twin ? a->times : seen;
+    a->at_ms = now_ms;
 }
 
 struct pl_reasons pl_reasons_of(const struct pl_reasons_case *c) {

@@ -51,12 +51,15 @@ void pl_empty_done(struct pl_empty *e, uint64_t returned_bytes);
 /* Of a service. Zero it before the first use. */
 struct pl_again {
     double low, high; /* bytes per request of the last leak that was answered by a replacement; 0: none */
-    uint32_t times;   /* replaced for it, and it came back at the same rate */
+    uint64_t at_ms;   /* when */
+    uint32_t times;   /* it had come back so often then */
 };
-/* A leak was confirmed in a worker: how often it has come back; 0 = it is the first, or another one. */
-uint32_t pl_again_seen(const struct pl_again *a, const struct pl_ledger_verdict *v);
-/* A worker was replaced because of this verdict. */
-void pl_again_replaced(struct pl_again *a, const struct pl_ledger_verdict *v);
+/* A leak was confirmed in a worker that was started at `born_ms`: how often it has come back. 0: it is the
+ * first, or another one, or a twin of the worker that was replaced. */
+uint32_t pl_again_seen(const struct pl_again *a, const struct pl_ledger_verdict *v, uint64_t born_ms);
+/* That worker is replaced because of this verdict. */
+void pl_again_replaced(struct pl_again *a, const struct pl_ledger_verdict *v, uint64_t born_ms,
+                       uint64_t now_ms);
 
 /* --- reasons to replace */
 

@@ -336,7 +336,47 @@ TEST(peaks_are_kept_by_batch_size_and_by_minute) {
     free(f);
 }
 
-RUN(cmocka_unit_test(every_word_has_its_name_and_text),
+TEST(a_batch_is_one_row_and_as_many_requests) {
+    struct feed *f = start();
+    for (int i = 0; i < 6000; i++) {
+        f->row.known = i % 4 == 3; /* the others of its batch say nothing */
+        if (f->row.known) f->row.after += 128 * KIB;
+        pl_ledger_row(&f->l, &f->row);
+    }
+    pl_ledger_verdict(&f->l, &f->v);
+    assert_int_equal(f->v.word, PL_VERDICT_LEAK);
+    assert_true(fabs(f->v.bytes_per_request - 32.0 * KIB) < KIB);
+    free(f);
+}
+
+TEST(an_oom_whose_tensors_stay_is_stuck_and_one_that_frees_them_is_not) {
+    struct feed *f = start();
+    serve(f, 10, 0);
+    f->row.oom = true;
+    f->row.after += 500 * MIB;
+    pl_ledger_row(&f->l, &f->row);
+    f->row.oom = false;
+    serve(f, 5, 0);
+    assert_int_equal(f->l.oom.state, PL_OOM_WATCHED);
+    f->row.after -= 500 * MIB; /* the traceback was dropped */
+    serve(f, 1, 0);
+    assert_int_equal(f->l.oom.state, PL_OOM_NONE);
+    f->row.oom = true;
+    f->row.before = f->row.after;
+    f->row.after += 500 * MIB;
+    pl_ledger_row(&f->l, &f->row);
+    f->row.oom = false;
+    serve(f, PL_OOM_REQUESTS, 0);
+    assert_int_equal(f->l.oom.state, PL_OOM_STUCK);
+    f->row.after -= 500 * MIB;
+    serve(f, 1, 0);
+    assert_int_equal(f->l.oom.state, PL_OOM_NONE);
+    free(f);
+}
+
+RUN(cmocka_unit_test(a_batch_is_one_row_and_as_many_requests),
+    cmocka_unit_test(an_oom_whose_tensors_stay_is_stuck_and_one_that_frees_them_is_not),
+    cmocka_unit_test(every_word_has_its_name_and_text),
     cmocka_unit_test(warming_says_how_many_requests_are_missing_then_it_is_stable),
     cmocka_unit_test(a_leak_is_growing_first_then_a_leak_with_rate_tag_and_end),
     cmocka_unit_test(a_buffer_that_is_full_is_a_cache),

@@ -121,14 +121,17 @@ static struct pl_ledger_verdict leak(double rate) {
 TEST(a_leak_that_comes_back_at_the_same_rate_is_counted) {
     struct pl_again a = { 0 };
     struct pl_ledger_verdict first = leak(32768), same = leak(31000), other = leak(90000);
-    assert_int_equal(pl_again_seen(&a, &first), 0);
-    pl_again_replaced(&a, &first);
-    assert_int_equal(pl_again_seen(&a, &same), 1);
-    assert_int_equal(pl_again_seen(&a, &other), 0);
-    pl_again_replaced(&a, &same);
-    assert_int_equal(pl_again_seen(&a, &first), 2);
-    pl_again_replaced(&a, &other);
-    assert_int_equal(pl_again_seen(&a, &other), 1);
+    assert_int_equal(pl_again_seen(&a, &first, 10), 0);
+    pl_again_replaced(&a, &first, 10, 1000);
+    assert_int_equal(pl_again_seen(&a, &same, 1000), 1);
+    assert_int_equal(pl_again_seen(&a, &other, 1000), 0);
+    assert_int_equal(pl_again_seen(&a, &same, 10), 0); /* a twin of the old one: no proof of anything */
+    pl_again_replaced(&a, &same, 1000, 2000);
+    assert_int_equal(pl_again_seen(&a, &first, 2000), 2);
+    pl_again_replaced(&a, &first, 1500, 2500); /* a twin keeps the count */
+    assert_int_equal(pl_again_seen(&a, &first, 3000), 2);
+    pl_again_replaced(&a, &other, 3000, 4000);
+    assert_int_equal(pl_again_seen(&a, &other, 4000), 1);
 }
 
 TEST(a_verdict_is_a_reason_once_and_a_near_end_always) {
