@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "crew/accounts.h"
+#include "crew/books.h"
 #include "crew/more.h"
 #include "crew/tail.h"
 
@@ -400,6 +401,7 @@ static void let_go(struct pl_worker *w) {
     }
     pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
     pl_accounts_free(w);
+    pl_books_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
     pl_output_free(w);

@@ -6,6 +6,7 @@
 #include "crew/describe.h"
 #include "crew/hello.h"
 #include "crew/link.h"
+#include "ledger/policy.h"
 #include "net/ask.h"
 #include "worker/policy.h"
 #include "worker/ports.h"
@@ -110,6 +111,8 @@ struct pl_worker_more {
     uint32_t held_told;      /* the same for worker.replace_held */
     struct pl_host_use host;
     struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
+    struct pl_books *books;       /* books.c; likewise */
+    uint64_t forecast_ms;         /* until memory ends, at the early end of the range; 0: not looked at */
 };
 
 /* One place for a worker: 1..N. */
@@ -181,6 +184,7 @@ struct pl_service_more {
     uint64_t failed_since_ms;
     struct pl_hour hour;         /* replacements of the last hour */
     struct pl_replace_plan plan; /* looked at every second */
+    struct pl_again again;       /* leaks that came back after a replacement */
     uint64_t stop_ms;            /* measured, SIGTERM to GONE; 0 = not yet */
     /* mean time in a worker's hands (Little): sum of in_flight over time, by what has ended */
     uint64_t busy_ms, busy_seen_ms, busy_ended;
