@@ -40,8 +40,8 @@ static void print_growth(const json_t *v) {
     char mid[24], low[24], high[24];
     if (json_object_get(v, "bytes_per_request") == NULL) {
         if (number(v, "growth_bytes") > 0)
-            printf(", %s after %.0f requests", size(number(v, "growth_bytes"), mid, sizeof mid),
-                   number(v, "since_requests"));
+            printf(", %s more than at the start", size(number(v, "growth_bytes"), mid, sizeof mid));
+        if (number(v, "since_requests") > 0) printf(", since request %.0f", number(v, "since_requests"));
         return;
     }
     printf(", %s a request (%s to %s), %s, since request %.0f",

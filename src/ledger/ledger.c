@@ -117,7 +117,8 @@ static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {
     note_oom(&l->oom, r);
     bool looked = pl_history_add(&g->allocated, (double)r->after, g->seen ? 1 + l->untold : 1);
     l->untold = 0;
-    if (!g->seen) g->allocated.whole.first = (double)r->before; /* what the first request leaves is its own */
+    /* What the first request leaves is its own, unless it was the one that loaded the model. */
+    if (!g->seen && r->before > 0) g->allocated.whole.first = (double)r->before;
     g->seen = true;
     g->after = r->after;
     l->chained = r->quiet;

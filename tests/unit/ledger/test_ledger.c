@@ -126,6 +126,15 @@ TEST(one_kept_tensor_of_the_first_request_is_a_cache_too) {
     free(f);
 }
 
+TEST(a_model_that_the_first_request_loads_is_no_cache) {
+    struct feed *f = start();
+    f->row.after = 0; /* `before` of the first row */
+    serve(f, 1, GIB);
+    serve(f, 900, 0);
+    assert_int_equal(f->v.word, PL_VERDICT_STABLE);
+    free(f);
+}
+
 TEST(reserved_that_rises_with_new_shapes_is_dynamic_shapes) {
     struct feed *f = start();
     for (int i = 0; i < 40; i++) {
@@ -381,6 +390,7 @@ RUN(cmocka_unit_test(a_batch_is_one_row_and_as_many_requests),
     cmocka_unit_test(a_leak_is_growing_first_then_a_leak_with_rate_tag_and_end),
     cmocka_unit_test(a_buffer_that_is_full_is_a_cache),
     cmocka_unit_test(one_kept_tensor_of_the_first_request_is_a_cache_too),
+    cmocka_unit_test(a_model_that_the_first_request_loads_is_no_cache),
     cmocka_unit_test(reserved_that_rises_with_new_shapes_is_dynamic_shapes),
     cmocka_unit_test(reserved_that_rises_without_new_shapes_is_fragmentation),
     cmocka_unit_test(the_first_segments_of_the_allocator_are_nothing),
