@@ -44,7 +44,7 @@ static json_t *memory_json(struct pl_worker *w, uint64_t now) {
     return list;
 }
 
-static void set_known(json_t *o, const char *key, double value) {
+static void set_finite(json_t *o, const char *key, double value) {
     if (isfinite(value)) json_object_set_new(o, key, json_real(value));
 }
 
@@ -71,10 +71,10 @@ static json_t *verdict_json(const struct pl_look_verdict *v) {
         json_object_set_new(o, "share", json_real(v->share));
         json_object_set_new(o, "failed_share", json_real(v->failed_share));
     }
-    set_known(o, "forecast_s", v->forecast_s);
-    set_known(o, "forecast_low_s", v->forecast_low_s);
-    set_known(o, "forecast_high_s", v->forecast_high_s);
-    set_known(o, "forecast_requests", v->forecast_requests);
+    set_finite(o, "forecast_s", v->forecast_s);
+    set_finite(o, "forecast_low_s", v->forecast_low_s);
+    set_finite(o, "forecast_high_s", v->forecast_high_s);
+    set_finite(o, "forecast_requests", v->forecast_requests);
     return o;
 }
 
@@ -211,6 +211,28 @@ static json_t *events_json(const struct pl_admin *a, unsigned most) {
     return list;
 }
 
+static void set_known(json_t *o, const char *key, uint64_t value) {
+    if (value != PL_LOOK_UNKNOWN) json_object_set_new(o, key, json_integer((json_int_t)value));
+}
+
+static json_t *gpus_json(const struct pl_admin *a, uint64_t now) {
+    struct pl_look_gpu gpus[64];
+    json_t *list = json_array();
+    size_t n = pl_look_gpus(a->o.crew, now, gpus, sizeof gpus / sizeof *gpus);
+    for (size_t i = 0; i < n; i++) {
+        const struct pl_look_gpu *g = &gpus[i];
+        json_t *o = json_pack("{s:i,s:s,s:s,s:b,s:I}", "gpu", (int)g->gpu, "uuid", g->uuid, "name", g->name,
+                              "in_service", g->in_service, "sample_age_ms", (json_int_t)g->sample_age_ms);
+        set_known(o, "total_bytes", g->total);
+        set_known(o, "used_bytes", g->used);
+        set_known(o, "foreign_bytes", g->foreign);
+        if (g->utilization_pct != PL_LOOK_UNKNOWN)
+            json_object_set_new(o, "utilization_ratio", json_real((double)g->utilization_pct / 100));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 json_t *pl_status_json(struct pl_admin *a, const char *service) {
     struct pl_app *app = a->o.app;
     uint64_t now = pl_now_ms(app->clock);
@@ -232,6 +254,7 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                           "uptime_s", (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a),
                           "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
                           services, "events", events_json(a, 10));
+    json_object_set_new(o, "gpus", gpus_json(a, now));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));

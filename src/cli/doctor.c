@@ -1,8 +1,9 @@
 /* doctor.c - `plimsoll doctor`: what serving here would meet, one line each, with the remedy. Nothing is
  * started but the interpreter, and nothing is left. */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,10 @@
 #include "cli/child.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
+#include "watch/host.h"
+#include "watch/nvml.h"
 
-enum { PYTHON_LIMIT_MS = 60000, ANSWER_BYTES = 8192, FEW_DESCRIPTORS = 4096 };
+enum { PYTHON_LIMIT_MS = 60000, DRIVER_LIMIT_MS = 10000, ANSWER_BYTES = 8192, FEW_DESCRIPTORS = 4096 };
 enum state { OK, WARN, FAIL };
 
 struct checkup {
@@ -117,31 +120,76 @@ static void check_python(struct checkup *u, const struct pl_service_config *s) {
     json_decref(doc);
 }
 
-/* The driver's own library. It is opened in a child: a call that never returns must not take us with it. */
-static void check_gpu(struct checkup *u) {
-    int status = 0;
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(10);
-        void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-        int (*init)(void) = NULL;
-        int (*count)(unsigned *) = NULL;
-        unsigned devices = 0;
-        if (lib == NULL) _exit(250);
-        *(void **)&init = dlsym(lib, "nvmlInit_v2");
-        *(void **)&count = dlsym(lib, "nvmlDeviceGetCount_v2");
-        if (init == NULL || count == NULL || init() != 0 || count(&devices) != 0) _exit(251);
-        _exit(devices < 200 ? (int)devices : 200);
+/* The driver, asked as watch asks it. In a child: a call that never returns must not take us with it, and one
+ * that cannot even be killed is left behind. */
+static uint32_t no_leader(void *ctx, uint32_t pid) {
+    (void)ctx;
+    (void)pid;
+    return 0;
+}
+
+static _Noreturn void ask_driver(int fd) {
+    static struct pl_watch_gpu gpus[PL_WATCH_GPUS];
+    struct pl_watch_beat beat = { 0 };
+    struct pl_watch_driver driver = { 0 };
+    struct pl_nvml *n = pl_nvml_create(&beat, no_leader, NULL);
+    if (n != NULL) pl_nvml_look(n, 1, &driver, gpus);
+    bool ok = write(fd, &driver, sizeof driver) == sizeof driver;
+    for (uint32_t i = 0; ok && i < driver.gpus; i++)
+        ok = write(fd, &gpus[i], sizeof gpus[i]) == sizeof gpus[i];
+    _exit(0);
+}
+
+static bool read_whole(int fd, void *out, size_t size) {
+    for (size_t got = 0; got < size;) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        ssize_t n = poll(&p, 1, DRIVER_LIMIT_MS) == 1 ? read(fd, (char *)out + got, size - got) : -1;
+        if (n <= 0) return false;
+        got += (size_t)n;
     }
-    if (pid == -1 || waitpid(pid, &status, 0) != pid) return;
-    if (!WIFEXITED(status))
-        tell(u, FAIL, "gpu", "the driver is stuck: look at dmesg, restart the node", "NVML does not answer");
-    else if (WEXITSTATUS(status) == 250)
-        tell(u, OK, "gpu", NULL, "no NVIDIA driver here: services run on the CPU");
-    else if (WEXITSTATUS(status) == 251)
-        tell(u, FAIL, "gpu", "nvidia-smi says more", "NVML is there and does not start");
+    return true;
+}
+
+static void tell_gpu(struct checkup *u, const struct pl_watch_gpu *g) {
+    if (g->total == PL_WATCH_UNKNOWN)
+        tell(u, FAIL, "gpu", "look at dmesg for its Xid, reset it or restart the node",
+             "GPU %u %s does not answer (NVML error %d)", g->index, g->name, g->error);
     else
-        tell(u, OK, "gpu", NULL, "NVML sees %d devices", WEXITSTATUS(status));
+        tell(u, OK, "gpu", NULL, "GPU %u: %s, %.2f GiB, %.2f GiB free, %s", g->index, g->name,
+             (double)g->total / (1 << 30), (double)g->free / (1 << 30), g->uuid);
+}
+
+static void tell_driver(struct checkup *u, const struct pl_watch_driver *d, int fd) {
+    struct pl_watch_gpu g;
+    switch (d->state) {
+    case PL_WATCH_DRIVER_NONE:
+        tell(u, OK, "gpu", NULL, "no NVIDIA driver here: services run on the CPU");
+        return;
+    case PL_WATCH_DRIVER_RUNS:
+        tell(u, OK, "nvml", NULL, "driver %s, %u devices", d->version, d->gpus);
+        for (uint32_t i = 0; i < d->gpus && read_whole(fd, &g, sizeof g); i++) tell_gpu(u, &g);
+        return;
+    default:
+        tell(u, FAIL, "nvml", "nvidia-smi says more", "NVML is there and does not start: %s", d->text);
+    }
+}
+
+static void check_gpu(struct checkup *u) {
+    struct pl_watch_driver driver;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) == -1) return;
+    pid_t pid = fork();
+    if (pid == 0) ask_driver(ends[1]);
+    close(ends[1]);
+    if (pid != -1 && read_whole(ends[0], &driver, sizeof driver))
+        tell_driver(u, &driver, ends[0]);
+    else if (pid != -1)
+        tell(u, FAIL, "nvml", "the driver is stuck: look at dmesg, restart the node", "NVML does not answer");
+    if (pid != -1) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, WNOHANG);
+    }
+    close(ends[0]);
 }
 
 /* --- the machine */
@@ -154,17 +202,22 @@ static bool read_line(const char *path, char *out, size_t room) {
 }
 
 static void check_cgroup(struct checkup *u) {
-    char line[512], path[600], max[64];
-    if (!read_line("/proc/self/cgroup", line, sizeof line) || strncmp(line, "0::", 3) != 0) {
-        tell(u, WARN, "cgroup", "death by the kernel's OOM killer can be told apart with cgroup v2 only",
-             "this is no cgroup v2");
-        return;
-    }
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", strcmp(line + 3, "/") == 0 ? "" : line + 3);
-    if (read_line(path, max, sizeof max) || read_line("/sys/fs/cgroup/memory.max", max, sizeof max))
-        tell(u, OK, "cgroup", NULL, "v2, memory.max %s", max);
+    static const struct pl_host_roots machine = { .proc = "/proc", .cgroup = "/sys/fs/cgroup" };
+    struct pl_watch_host h = { .cgroup = 0 };
+    char limit[48] = "no memory limit";
+    pl_host_group(&machine, "self", &h);
+    if (h.limit != PL_WATCH_UNKNOWN)
+        snprintf(limit, sizeof limit, "limit %.2f GiB", (double)h.limit / (1 << 30));
+    if (h.cgroup == 0)
+        tell(u, WARN, "cgroup",
+             "mount /sys/fs/cgroup; until then a death by the kernel's OOM killer looks like any other",
+             "no memory group is visible");
+    else if (h.events_oom_kill == PL_WATCH_UNKNOWN)
+        tell(u, WARN, "cgroup",
+             "a newer kernel or cgroup v2 does; until then a death by it looks like any other",
+             "v%u, %s; the kernel does not count what its OOM killer ends", h.cgroup, limit);
     else
-        tell(u, OK, "cgroup", NULL, "v2, no memory limit of our own");
+        tell(u, OK, "cgroup", NULL, "v%u, %s", h.cgroup, limit);
 }
 
 static void check_limits(struct checkup *u) {
@@ -216,7 +269,7 @@ static void check_parts(struct checkup *u) {
     struct pl_err err;
     char path[PL_PATH_BYTES];
     tell(u, OK, "plimsoll", NULL, "%s, llhttp %s", PL_VERSION, PL_LLHTTP_VERSION);
-    if (!pl_path_keeper(path, &err) || !pl_path_python_side(path, &err))
+    if (!pl_path_keeper(path, &err) || !pl_path_watch(path, &err) || !pl_path_python_side(path, &err))
         tell(u, FAIL, "parts", err.hint, "%s", err.msg);
 }
 

@@ -138,6 +138,10 @@ bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("libexec/plimsoll/keeper", out, err);
 }
 
+bool pl_path_watch(char out[PL_PATH_BYTES], struct pl_err *err) {
+    return beside("libexec/plimsoll/watch", out, err);
+}
+
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("share/plimsoll/python-" PL_VERSION, out, err);
 }

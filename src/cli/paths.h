@@ -12,9 +12,10 @@ enum { PL_PATH_BYTES = 512 };
 bool pl_path_run_dir(const struct pl_config *c, bool make, char out[PL_PATH_BYTES], struct pl_err *err);
 /* The state folder, made 0700; "" when there is none to be had (read-only system): nothing is kept then. */
 void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]);
-/* Our own program, absolute; and beside it: the keeper, and the folder for PYTHONPATH. */
+/* Our own program, absolute; and beside it: the keeper, watch, and the folder for PYTHONPATH. */
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err);
+bool pl_path_watch(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err); /* the stand-in CUDA libraries */
 /* The cache folder, made: $PLIMSOLL_CACHE, /var/cache/plimsoll as root, $XDG_CACHE_HOME/plimsoll or

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "cli/bound.h"
 #include "cli/dry_run.h"
+#include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
@@ -41,6 +42,7 @@ struct run {
     struct pl_gateway *gateway;
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
+    char watch[PL_PATH_BYTES];
     char listen[128], admin_at[128];
     char wanted[128]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
@@ -359,6 +361,7 @@ static void first_figures(void) {
 
 static bool make_parts(struct pl_err *err) {
     struct pl_app *app = &run.app;
+    if (!pl_path_watch(run.watch, err)) return false;
     app->metrics = pl_metrics_create((size_t)app->config->metrics_max_series);
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
@@ -370,6 +373,7 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .watch_path = run.watch,
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
                                    .on_keeper_news = on_keeper_news },

@@ -14,7 +14,7 @@
 #include "cli/snapshot_out.h"
 #include "cli/verbs.h"
 #include "config/value.h"
-#include "snapshot/oom_line.h"
+#include "sample/oom.h"
 #include "snapshot/reader.h"
 
 enum {
@@ -85,7 +85,7 @@ static struct pl_snap *read_snapshot(const char *path, struct pl_err *err) {
     return s;
 }
 
-static bool read_log(const char *path, struct pl_oom_line *out, struct pl_err *err) {
+static bool read_log(const char *path, struct pl_oom *out, struct pl_err *err) {
     struct pl_buf text;
     char piece[1 << 16];
     size_t n;
@@ -96,7 +96,7 @@ static bool read_log(const char *path, struct pl_oom_line *out, struct pl_err *e
         if (!pl_buf_reserve(&text, n)) pl_buf_drop(&text, text.len / 2); /* the end of a log counts */
         if (!pl_buf_add(&text, piece, n)) break;
     }
-    bool found = text.len > 0 && pl_oom_line_find(text.data, text.len, out);
+    bool found = text.len > 0 && pl_oom_last_torch(text.data, text.len, out);
     pl_buf_free(&text);
     if (found) return true;
     PL_FAIL(err, PL_E_CONFIG, "%s: no message of PyTorch with the capacity in it", path);
@@ -149,7 +149,7 @@ static bool torch_order(struct look *l, struct pl_err *err) {
 static bool read_flags(struct look *l, struct pl_err *err) {
     struct pl_report_options *o = &l->doc.options;
     int64_t top = PL_SNAPSHOT_TOP, capacity = -1, other = -1, share = 10000;
-    struct pl_oom_line line;
+    struct pl_oom line;
     const char *log = pl_args_value(&l->cli->args, "log");
     l->device = -1;
     if (!flag_number(l, "device", PL_OPTION_INT, 0, 4095, &l->device, err) ||
@@ -163,7 +163,7 @@ static bool read_flags(struct look *l, struct pl_err *err) {
         snprintf(l->from, sizeof l->from, "the OOM line of %.60s", log);
         l->doc.capacity_from = l->from;
         if (capacity < 0) capacity = (int64_t)line.total;
-        if (other < 0) other = (int64_t)line.other;
+        if (other < 0) other = (int64_t)pl_oom_other(&line);
     }
     if (pl_args_has(&l->cli->args, "capacity")) l->doc.capacity_from = "--capacity";
     o->top = (size_t)top;

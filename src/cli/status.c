@@ -7,7 +7,7 @@
 
 #include "cli/client.h"
 
-enum { LINES = 24 };
+enum { LINES = 24, GPU_LINES = 4 };
 
 static const char *text(const json_t *o, const char *key) {
     const char *s = json_string_value(json_object_get(o, key));
@@ -146,6 +146,29 @@ static int print_service(const json_t *s, int lines) {
     return used;
 }
 
+/* A card is one line; of many the first few. */
+static int print_gpus(const json_t *list) {
+    size_t i;
+    json_t *g;
+    int used = 0;
+    json_array_foreach(list, i, g) {
+        double gib = 1 << 30;
+        if (used == GPU_LINES) {
+            printf("  and %zu more GPUs\n", json_array_size(list) - i);
+            return used + 1;
+        }
+        printf("  gpu %.0f  %s", number(g, "gpu"), text(g, "name"));
+        if (json_object_get(g, "used_bytes") != NULL)
+            printf("  %.2f of %.2f GiB used", number(g, "used_bytes") / gib, number(g, "total_bytes") / gib);
+        if (number(g, "foreign_bytes") > 0) printf(", %.2f GiB not ours", number(g, "foreign_bytes") / gib);
+        if (json_object_get(g, "utilization_ratio") != NULL)
+            printf(", busy %.0f %%", number(g, "utilization_ratio") * 100);
+        printf("%s\n", json_is_true(json_object_get(g, "in_service")) ? "" : "  OUT OF SERVICE");
+        used++;
+    }
+    return used;
+}
+
 static void print_status(const json_t *doc) {
     char up[24];
     size_t i;
@@ -158,7 +181,7 @@ static void print_status(const json_t *doc) {
            json_is_true(json_object_get(doc, "draining")) ? ", draining" : "",
            json_is_true(json_object_get(doc, "dry_run")) ? ", DRY RUN: values are not computed" : "",
            listen != NULL ? listen : "-");
-    int lines = 1;
+    int lines = 1 + print_gpus(json_object_get(doc, "gpus"));
     json_array_foreach(json_object_get(doc, "services"), i, s) if (lines < LINES - 4) lines +=
         print_service(s, lines);
     size_t most = json_array_size(events), room = (size_t)(LINES - lines > 0 ? LINES - lines : 0);

@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "crew/accounts.h"
+#include "crew/devices.h"
 #include "crew/look.h"
 #include "crew/more.h"
 #include "plimsoll/shm.h"
 
 enum {
+    DRIVER_OLD_MS = 10000,
     LOADED_LEAST = 65536, /* bytes of a device that a loaded model has at least */
     EMPTY_WAIT_MS = 2000, /* for a moment without user code */
     EMPTY_PATIENCE_MS = 30000,
@@ -29,6 +31,7 @@ struct pl_books {
     struct pl_empty empty[PL_LEDGER_GPUS];
     uint32_t series; /* bits: scopes that have growth and forecast on the page of metrics */
     uint32_t limits; /* the same for their limit */
+    uint32_t heard;  /* retries that its output has told */
     bool answered;   /* its replacement has begun, and is noted */
 };
 
@@ -57,8 +60,8 @@ static void tell_oom(struct pl_worker *w, const struct pl_page_record *r) {
     scope_text(w, r->device < PL_LEDGER_GPUS ? r->device : 0, scope);
     pl_page_tag(&w->page, r->tag, tag);
     pl_log(log_of(w), PL_ERROR, "memory.oom", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("scope", scope),
-           F_STR("tag", tag[0] != '\0' ? tag : NULL),
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("kind", "request"),
+           F_STR("scope", scope), F_STR("tag", tag[0] != '\0' ? tag : NULL),
            F_STR("error", r->error_class[0] != '\0' ? r->error_class : NULL), F_INT("status", r->status),
            F_INT("allocated_bytes", r->allocated), F_INT("reserved_bytes", r->reserved));
 }
@@ -94,7 +97,25 @@ void pl_books_lost(struct pl_worker *w, uint64_t records) {
 
 /* --- once a second: what no record says */
 
-/* What all workers of the instance reserve on the device that this one calls `i`, its own included. */
+/* The device that the worker calls `i`, as the driver saw it lately; NULL: nobody tells. */
+static const struct pl_watch_gpu *driver_gpu(struct pl_worker *w, uint32_t i, uint64_t now_ms) {
+    const struct pl_devices *d = w->service->crew->devices;
+    struct pl_page_device_now page;
+    char name[48], index[16];
+    if (d == NULL || !pl_page_device(&w->page, i, &page)) return NULL;
+    pl_accounts_gpu(w, i, name);
+    for (uint32_t k = 0; k < d->count; k++) {
+        const struct pl_watch_gpu *g = &d->device[k].now;
+        if (g->at_ms == 0 || g->at_ms + DRIVER_OLD_MS < now_ms) continue;
+        snprintf(index, sizeof index, "%u", g->index);
+        bool same = page.uuid[0] != '\0' ? strcmp(g->uuid, page.uuid) == 0
+                                         : strcmp(g->uuid, name) == 0 || strcmp(index, name) == 0;
+        if (same) return g;
+    }
+    return NULL;
+}
+
+/* What all workers of the instance reserve on that device, this one's own included. */
 static uint64_t reserved_by_all(struct pl_worker *w, uint32_t i) {
     struct pl_crew *c = w->service->crew;
     struct pl_look_device mine, d;
@@ -107,8 +128,8 @@ static uint64_t reserved_by_all(struct pl_worker *w, uint32_t i) {
     return sum;
 }
 
-/* Workers of this service that have a model on a device of this one's; one is as it should be. */
-static uint32_t holders_beside(struct pl_worker *w) {
+/* Workers of this service that have a model on a device of this one's. */
+static uint32_t holders_by_pages(struct pl_worker *w) {
     uint32_t most = 0;
     struct pl_look_device mine, d;
     for (uint32_t i = 0; i < pl_page_devices(&w->page); i++) {
@@ -123,22 +144,49 @@ static uint32_t holders_beside(struct pl_worker *w) {
     return most;
 }
 
+/* Processes of this worker, its children included, that the driver lists on one device. */
+static uint32_t holders_by_driver(const struct pl_worker *w, uint64_t now_ms) {
+    const struct pl_devices *d = w->service->crew->devices;
+    uint32_t most = 0;
+    for (uint32_t k = 0; d != NULL && k < d->count; k++) {
+        const struct pl_watch_gpu *g = &d->device[k].now;
+        uint32_t mine = 0;
+        if (g->at_ms == 0 || g->at_ms + DRIVER_OLD_MS < now_ms || (g->flags & PL_WATCH_GPU_PROCESSES) == 0)
+            continue;
+        for (uint32_t i = 0; i < g->process_count && i < PL_WATCH_PROCESSES; i++)
+            mine += g->processes[i].leader != 0 && g->processes[i].leader == (uint32_t)w->pid;
+        if (mine > most) most = mine;
+    }
+    return most;
+}
+
+static void sample_gpu(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_ledger_sample *s) {
+    struct pl_page_device_now d;
+    if (!pl_page_device(&w->page, i, &d)) return;
+    s->gpu[i].total = d.total;
+    s->gpu[i].used = reserved_by_all(w, i);
+    s->gpu[i].inactive_split = d.inactive_split;
+    s->gpu[i].retries = d.retries;
+    s->gpu[i].ooms = d.ooms;
+    const struct pl_watch_gpu *g = driver_gpu(w, i, now_ms);
+    if (g == NULL) return;
+    uint64_t process = pl_gpu_process_bytes(g, (uint32_t)w->pid);
+    if (g->total != PL_WATCH_UNKNOWN) s->gpu[i].total = g->total;
+    if (g->used != PL_WATCH_UNKNOWN && g->used > s->gpu[i].used) s->gpu[i].used = g->used;
+    if (process != PL_WATCH_UNKNOWN && g->at_ms != 0) s->gpu[i].process = process;
+}
+
 static void take_sample(struct pl_worker *w, struct pl_books *b, uint64_t now_ms) {
     struct pl_look_host h;
-    struct pl_ledger_sample s = { .at_ms = now_ms, .holders = holders_beside(w), .holders_ok = 1 };
+    uint32_t beside = holders_by_pages(w), below = holders_by_driver(w, now_ms);
+    struct pl_ledger_sample s = { .at_ms = now_ms,
+                                  .holders = beside > below ? beside : below,
+                                  .holders_ok = 1 };
     if (pl_look_host(w, &h)) {
         s.host_bytes = w->more->host.anon + w->more->host.swap;
         s.host_max = h.limit;
     }
-    for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) {
-        struct pl_page_device_now d;
-        if (!pl_page_device(&w->page, i, &d)) continue;
-        s.gpu[i].total = d.total;
-        s.gpu[i].used = reserved_by_all(w, i);
-        s.gpu[i].inactive_split = d.inactive_split;
-        s.gpu[i].retries = d.retries;
-        s.gpu[i].ooms = d.ooms;
-    }
+    for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) sample_gpu(w, i, now_ms, &s);
     pl_ledger_sample(&b->ledger, &s);
 }
 
@@ -224,9 +272,11 @@ static void look_at_forecast(struct pl_worker *w, struct pl_books *b, int scope)
 static void look_at_counts(struct pl_worker *w, struct pl_books *b) {
     uint64_t retries, ooms;
     pl_ledger_take_counts(&b->ledger, &retries, &ooms);
-    if (retries == 0) return;
+    uint32_t heard = w->more->words.retries - b->heard;
+    b->heard = w->more->words.retries;
+    if (retries <= heard) return; /* it has printed them: words.c told */
     pl_log(log_of(w), PL_WARN, "memory.retries", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("count", retries));
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("count", retries - heard));
 }
 
 static const struct pl_forecast *nearest(const struct pl_books *b) {
@@ -360,7 +410,7 @@ static void look_at_reasons(struct pl_worker *w, struct pl_books *b, uint64_t no
     };
     struct pl_reasons r = pl_reasons_of(&c);
     w->more->forecast_ms = r.forecast_ms;
-    propose_or_settle(w, b->ledger.oom.state == PL_OOM_STUCK, PL_REPLACE_FOR_OOM);
+    propose_or_settle(w, b->ledger.oom.state == PL_AFTER_OOM_STUCK, PL_REPLACE_FOR_OOM);
     propose_or_settle(w, r.leak, PL_REPLACE_FOR_LEAK);
     propose_or_settle(w, r.forecast, PL_REPLACE_FOR_FORECAST);
     note_replaced(w, b, now_ms);

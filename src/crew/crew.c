@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "crew/accounts.h"
-#include "crew/more.h"
+#include "crew/devices.h"
 #include "crew/tail.h"
 
 struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *err) {
@@ -24,6 +24,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->run_dir = o->run_dir;
     c->state_dir = o->state_dir;
     c->python_path = o->python_path;
+    c->watch_path = o->watch_path;
     c->on_stopped = o->on_stopped;
     c->on_action = o->on_action;
     c->on_keeper_news = o->on_keeper_news;
@@ -77,6 +78,10 @@ static void end_stranger(struct pl_crew *c, uint64_t generation) {
 
 static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int ring_fd, int control_fd) {
     uint32_t slot = 0;
+    if (pl_watcher_is(item)) {
+        pl_watcher_adopt(c, item, page_fd, ring_fd);
+        return;
+    }
     struct pl_service *s = owner_of(c, item->name, &slot);
     struct pl_worker *w = s != NULL ? pl_life_new(s, slot) : NULL;
     if (w == NULL) {
@@ -175,6 +180,8 @@ struct pl_worker *pl_crew_by_generation(struct pl_crew *c, uint64_t generation) 
 static void on_news(void *ctx, struct pl_wire_message *m) {
     struct pl_crew *c = ctx;
     struct pl_worker *w = NULL;
+    bool of_generation = m->head.kind >= PL_WIRE_RUNNING && m->head.kind <= PL_WIRE_STUCK;
+    if (of_generation && pl_watcher_news(c, m)) return;
     switch (m->head.kind) {
     case PL_WIRE_RUNNING:
         w = pl_crew_by_generation(c, m->exit.generation);
@@ -226,12 +233,15 @@ static void stop_workers(struct pl_crew *c) {
 static void on_tick(uv_timer_t *t) {
     struct pl_crew *c = t->data;
     uint64_t now = pl_crew_now(c);
+    pl_watcher_tick(c, now);
+    pl_devices_tick(c, now);
     pl_life_tick(c, now);
     for (size_t i = 0; i < c->every_count; i++)
         for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) pl_accounts_take(w, now);
     if (now - c->metered_ms >= 1000) {
         c->metered_ms = now;
         pl_meters_tick(c, now);
+        pl_devices_meters(c, now);
         pl_guard_tick(c, now);
     }
     if (c->stopping) stop_workers(c);
@@ -279,12 +289,15 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     c->adopting = false;
     free(items);
     free(fds);
-    if (count > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", count));
+    size_t workers = count - (c->devices != NULL);
+    if (workers > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", workers));
+    pl_host_begin(c);
     for (size_t i = 0; i < c->every_count; i++) {
         pl_replace_resume(c->every[i]);
         pl_life_ready_changed(c->every[i]);
         pl_life_tend(c->every[i], pl_crew_now(c));
     }
+    pl_watcher_start(c);
     uv_timer_init(c->app->loop, &c->tick);
     c->tick.data = c;
     uv_timer_start(&c->tick, on_tick, PL_CREW_TICK_MS, PL_CREW_TICK_MS);
@@ -298,6 +311,7 @@ void pl_crew_reconfigured(struct pl_crew *c) {
         pl_depend_reconfigured(&c->services[i]);
         pl_kept_reapply(&c->services[i]); /* what an operator said outlives a reload */
     }
+    pl_watcher_reconfigured(c);
 }
 
 void pl_crew_stop(struct pl_crew *c) {

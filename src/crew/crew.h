@@ -84,6 +84,7 @@ struct pl_crew_options {
     struct pl_wire_welcome welcome;
     const char *run_dir, *state_dir; /* state_dir NULL: nothing is kept */
     const char *python_path;         /* our Python side, for PYTHONPATH */
+    const char *watch_path;          /* the watch program; NULL: nobody looks at devices */
     void (*on_stopped)(void *ctx);   /* after pl_crew_stop: no worker is left */
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m); /* STOP, HELM and the like */

@@ -3,10 +3,11 @@
 #include "crew/books.h"
 #include "crew/look.h"
 #include "crew/more.h"
+#include "sample/proc.h"
 
 enum { MEAN_OF = 512, RSS_OLD_MS = 5000 };
 
-static const char *const host_kinds[] = { "rss", "anon", "swap" };
+static const char *const host_kinds[] = { "rss", "anon", "swap", "pss" };
 
 /* Sum of in_flight over time; halved when it grows old, so that the mean follows. */
 void pl_guard_busy(struct pl_service *s, int change, uint64_t now) {
@@ -91,11 +92,12 @@ static void look_at_memory(struct pl_worker *w, uint64_t now) {
     const struct pl_service *s = w->service;
     struct pl_look_host l;
     if (!pl_look_host(w, &l) || now - u->seen_ms > RSS_OLD_MS) return;
-    const uint64_t values[] = { u->rss, u->anon, u->swap };
+    const uint64_t values[] = { u->rss, u->anon, u->swap, u->pss };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        pl_series_set(pl_series(s->crew->app->metrics, PL_M_HOST_MEMORY_BYTES, s->config->id,
-                                pl_worker_label(w), host_kinds[i]),
-                      (double)values[i]);
+        if (values[i] != PL_PROC_UNKNOWN)
+            pl_series_set(pl_series(s->crew->app->metrics, PL_M_HOST_MEMORY_BYTES, s->config->id,
+                                    pl_worker_label(w), host_kinds[i]),
+                          (double)values[i]);
     if (l.limit == 0) return;
     if (u->anon + u->swap >= l.limit)
         pl_replace_propose(w, PL_REPLACE_FOR_HOST_RSS, 0);

@@ -1,81 +1,150 @@
-/* host.c - host memory of the workers, once a second on libuv's pool: file reads are not the loop's. Members
- * of a group are looked for every ten seconds; between that the ones we know are read. */
-#include "crew/host_read.h"
+/* host.c - host memory: of the workers and of our own memory group, as the watch process sees it; what the
+ * kernel has killed; and what follows for the way of a replacement. */
+#include "watch/host.h"
+#include "crew/devices.h"
 #include "crew/look.h"
-#include "crew/more.h"
+#include "sample/proc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { WORKERS = 64, MEMBERS = 1024, LOOK_FOR_MEMBERS_EVERY = 10 };
+/* A kill whose victim is not one of our workers is told when none of them was missing so long after it. */
+enum { NOBODYS_MS = 10000, PRESSED_PCT = 90, RELAXED_PCT = 85 };
+static const struct pl_host_roots machine = { .proc = "/proc", .cgroup = "/sys/fs/cgroup" };
 
 struct pl_host {
-    uv_work_t work;
-    struct pl_crew *crew;
-    bool busy;
-    unsigned turn;
-    uint64_t memory_max;
-    size_t count, member_count;
-    uint64_t generation[WORKERS];
-    pid_t pid[WORKERS];
-    struct pl_host_sum sum[WORKERS];
-    struct pl_host_member members[MEMBERS]; /* of the workers as they were when we looked */
-    pid_t leaders[WORKERS];
-    size_t leader_count;
+    struct pl_watch_host group; /* at_ms 0: not seen yet */
+    bool kills_known, pressed;
+    uint64_t kills, whole_kills; /* accounted for */
+    uint64_t kill_seen_ms;       /* one is there that nobody accounts for; 0: none */
 };
 
-static const char proc_root[] = "/proc", cgroup_root[] = "/sys/fs/cgroup";
-
-static void look(uv_work_t *work) {
-    struct pl_host *h = work->data;
-    if (h->turn++ % LOOK_FOR_MEMBERS_EVERY == 0) {
-        h->memory_max = pl_host_limit(proc_root, cgroup_root, "self");
-        h->leader_count = h->count;
-        for (size_t i = 0; i < h->count; i++) h->leaders[i] = h->pid[i];
-        h->member_count = pl_host_members(proc_root, h->leaders, h->leader_count, h->members, MEMBERS);
-    }
-    for (size_t i = 0; i < h->count; i++) {
-        h->sum[i] = (struct pl_host_sum){ 0 };
-        pl_host_add(proc_root, h->pid[i], &h->sum[i]);
-        for (size_t k = 0; k < h->member_count; k++)
-            if (h->leaders[h->members[k].leader] == h->pid[i] && pl_host_same(proc_root, &h->members[k]))
-                pl_host_add(proc_root, h->members[k].pid, &h->sum[i]);
-    }
+static struct pl_host *host_of(struct pl_crew *c) {
+    if (c->host == NULL) c->host = calloc(1, sizeof *c->host);
+    return c->host;
 }
 
-static void looked(uv_work_t *work, int status) {
-    struct pl_host *h = work->data;
-    uint64_t now = pl_crew_now(h->crew);
-    (void)status;
-    h->busy = false;
-    for (size_t i = 0; i < h->count; i++) {
-        struct pl_worker *w = pl_crew_by_generation(h->crew, h->generation[i]);
-        if (w == NULL || !h->sum[i].known) continue;
-        if (w->more->host.seen_ms == 0 && !w->more->adopted)
-            w->service->more->new_bytes = h->sum[i].anon + h->sum[i].swap;
-        w->more->host = (struct pl_host_use){
-            .anon = h->sum[i].anon, .swap = h->sum[i].swap, .rss = h->sum[i].rss, .seen_ms = now
-        };
-    }
+/* Kills of an earlier life are nobody's any more. */
+void pl_host_begin(struct pl_crew *c) {
+    struct pl_host *h = host_of(c);
+    if (h != NULL) h->kills_known = pl_host_kills(&machine, "self", &h->kills, &h->whole_kills);
 }
 
-static uint64_t memory_max(const struct pl_crew *c) { return c->host != NULL ? c->host->memory_max : 0; }
+/* --- what the kernel has killed */
+
+static void tell_kill(const struct pl_crew *c, uint64_t count, const char *victim) {
+    pl_log(c->app->log, PL_ERROR, "host.oom_kill", F_INT("count", count), F_STR("victim", victim));
+}
+
+void pl_host_death(struct pl_worker *w, struct pl_death_group *out) {
+    struct pl_crew *c = w->service->crew;
+    struct pl_host *h = host_of(c);
+    uint64_t kills, whole;
+    *out = (struct pl_death_group){ .current = PL_PROC_UNKNOWN,
+                                    .max = PL_PROC_UNKNOWN,
+                                    .peak = PL_PROC_UNKNOWN };
+    if (h == NULL) return;
+    if (h->group.at_ms != 0) {
+        out->current = h->group.current;
+        out->max = h->group.limit;
+        out->peak = h->group.peak;
+    }
+    if (!h->kills_known || !pl_host_kills(&machine, "self", &kills, &whole)) return;
+    out->known = true;
+    out->oom_kills = kills > h->kills ? kills - h->kills : 0;
+    out->group_kills = whole > h->whole_kills ? whole - h->whole_kills : 0;
+    h->kills = kills;
+    h->whole_kills = whole;
+    h->kill_seen_ms = 0;
+    if (out->oom_kills == 0) return;
+    char victim[96];
+    snprintf(victim, sizeof victim, "%.60s/%u", w->service->config->id, w->slot);
+    tell_kill(c, out->oom_kills, victim);
+}
+
+static void look_for_kills(struct pl_crew *c, struct pl_host *h, uint64_t now) {
+    const struct pl_watch_host *g = &h->group;
+    if (!h->kills_known || g->events_oom_kill == PL_WATCH_UNKNOWN || g->events_oom_kill <= h->kills) return;
+    if (h->kill_seen_ms == 0) h->kill_seen_ms = now;
+    if (now - h->kill_seen_ms < NOBODYS_MS) return;
+    tell_kill(c, g->events_oom_kill - h->kills, "none of the workers");
+    h->kills = g->events_oom_kill;
+    h->kill_seen_ms = 0;
+}
+
+/* --- the group */
+
+/* Without what the kernel can take back at once: file pages, but not those of shared memory. */
+static uint64_t in_use(const struct pl_watch_host *g) {
+    if (g->current == PL_WATCH_UNKNOWN) return PL_WATCH_UNKNOWN;
+    uint64_t file = g->file != PL_WATCH_UNKNOWN ? g->file : 0;
+    uint64_t shared = g->shmem != PL_WATCH_UNKNOWN ? g->shmem : 0;
+    uint64_t reclaimable = file > shared ? file - shared : 0;
+    return g->current > reclaimable ? g->current - reclaimable : 0;
+}
+
+static void look_for_pressure(const struct pl_crew *c, struct pl_host *h) {
+    const struct pl_watch_host *g = &h->group;
+    uint64_t used = in_use(g);
+    if (used == PL_WATCH_UNKNOWN || g->limit == PL_WATCH_UNKNOWN || g->limit < 100) return;
+    uint64_t percent = used / (g->limit / 100);
+    if (percent < RELAXED_PCT) h->pressed = false;
+    if (percent < PRESSED_PCT || h->pressed) return;
+    h->pressed = true;
+    pl_log(c->app->log, PL_WARN, "host.pressure", F_INT("current_bytes", used), F_INT("max_bytes", g->limit));
+}
+
+static void meter_group(const struct pl_crew *c, const struct pl_watch_host *g) {
+    const struct {
+        const char *kind;
+        uint64_t value;
+    } kinds[] = { { "current", g->current }, { "max", g->limit },     { "anon", g->anon },
+                  { "shmem", g->shmem },     { "kernel", g->kernel }, { "file", g->file } };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].value != PL_WATCH_UNKNOWN)
+            pl_series_set(pl_series(c->app->metrics, PL_M_CGROUP_MEMORY_BYTES, kinds[i].kind),
+                          (double)kinds[i].value);
+        else
+            pl_metrics_drop(c->app->metrics, PL_M_CGROUP_MEMORY_BYTES, &kinds[i].kind, 1);
+}
+
+/* --- the workers */
+
+static struct pl_worker *ready_with(const struct pl_crew *c, pid_t pid) {
+    for (size_t i = 0; i < c->every_count; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
+            if (w->state == PL_WORKER_READY && w->pid == pid) return w;
+    return NULL;
+}
+
+static void take_worker(struct pl_worker *w, const struct pl_watch_worker *p) {
+    if (w->more->host.seen_ms == 0 && !w->more->adopted) w->service->more->new_bytes = p->anon + p->swap;
+    w->more->host = (struct pl_host_use){
+        .anon = p->anon, .swap = p->swap, .rss = p->rss, .pss = p->pss, .seen_ms = p->at_ms
+    };
+}
 
 void pl_host_tick(struct pl_crew *c, uint64_t now) {
-    (void)now;
-    if (c->host == NULL) c->host = calloc(1, sizeof *c->host);
-    struct pl_host *h = c->host;
-    if (h == NULL || h->busy) return;
-    h->crew = c;
-    h->work.data = h;
-    h->count = 0;
-    for (size_t i = 0; i < c->every_count; i++)
-        for (const struct pl_worker *w = c->every[i]->workers; w != NULL && h->count < WORKERS; w = w->next)
-            if (w->state == PL_WORKER_READY && w->pid > 0) {
-                h->generation[h->count] = w->generation;
-                h->pid[h->count++] = w->pid;
-            }
-    if (h->count == 0) return;
-    h->busy = uv_queue_work(c->app->loop, &h->work, look, looked) == 0;
+    struct pl_host *h = host_of(c);
+    struct pl_watch_host g;
+    if (h == NULL || c->devices == NULL || !pl_watch_read_host(&c->devices->page, &g)) return;
+    if (g.at_ms == h->group.at_ms || g.at_ms > now) return;
+    h->group = g;
+    for (uint32_t i = 0; i < g.workers; i++) {
+        struct pl_watch_worker p;
+        if (!pl_watch_read_worker(&c->devices->page, i, &p)) continue;
+        struct pl_worker *w = p.pid != 0 ? ready_with(c, (pid_t)p.pid) : NULL;
+        if (w != NULL) take_worker(w, &p);
+    }
+    meter_group(c, &h->group);
+    look_for_pressure(c, h);
+    look_for_kills(c, h, now);
+}
+
+/* 0: there is no limit, or it is not known. */
+static uint64_t memory_max(const struct pl_crew *c) {
+    const struct pl_host *h = c->host;
+    return h != NULL && h->group.at_ms != 0 && h->group.limit != PL_WATCH_UNKNOWN ? h->group.limit : 0;
 }
 
 enum pl_replace_way pl_host_way(const struct pl_service *s) {

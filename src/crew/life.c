@@ -9,8 +9,9 @@
 #include "base/check.h"
 #include "crew/accounts.h"
 #include "crew/books.h"
-#include "crew/more.h"
+#include "crew/devices.h"
 #include "crew/tail.h"
+#include "sample/oom.h"
 
 static struct pl_logger *log_of(const struct pl_worker *w) { return w->service->crew->app->log; }
 
@@ -240,10 +241,21 @@ static void tell_death(struct pl_worker *w) {
     snprintf(id, sizeof id, "d%llu", (unsigned long long)w->generation);
     if (o->was_ready) {
         pl_series_add(pl_series(m, PL_M_WORKER_DEATHS_TOTAL, s->config->id, cause), 1);
-        pl_log(log_of(w), PL_ERROR, "worker.death", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_INT("generation", w->generation), F_STR("death", id), F_STR("cause", cause),
-               F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
-               F_INT("in_handlers", w->lost_in_handlers));
+        const struct pl_field fields[] = {
+            F_STR("service", s->config->id),
+            F_INT("worker", w->slot),
+            F_INT("generation", w->generation),
+            F_STR("death", id),
+            F_STR("cause", cause),
+            F_STR("scope", o->cause == PL_CAUSE_KILLED_BY_KERNEL_OOM ? "worker" : NULL),
+            F_INT("status", o->exit.status),
+            F_STR("sentence", o->end_sentence),
+            F_INT("in_handlers", w->lost_in_handlers),
+            F_STR("oom_verdict", o->oom_verdict),
+            F_INT("requested_bytes", o->oom_requested),
+        };
+        size_t count = sizeof fields / sizeof *fields - (o->oom_requested == PL_OOM_UNKNOWN);
+        pl_log_emit(log_of(w), PL_ERROR, "worker.death", fields, count);
     } else {
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
@@ -269,7 +281,15 @@ static void explain(struct pl_worker *w) {
     pl_buf_init(&text, (size_t)1 << 20);
     if (o->tail != NULL) pl_tail_text(o->tail, 0, &text);
     pl_death_last_line(text.data != NULL ? text.data : "", text.len, line, sizeof line);
+    struct pl_oom oom;
+    struct pl_death_group group = { .known = false };
+    bool full = pl_death_oom(text.data != NULL ? text.data : "", text.len, line, sizeof line, &oom);
+    o->oom_requested = full ? oom.requested : PL_OOM_UNKNOWN;
+    o->oom_verdict = full ? pl_oom_verdict_name(pl_oom_judge(&oom)) : NULL;
+    if (!o->ordered) pl_host_death(w, &group);
     const struct pl_death death = { .wait_status = o->exit.status,
+                                    .oom = full ? &oom : NULL,
+                                    .group = &group,
                                     .exec_step = o->exit.exec_step,
                                     .exec_errno = o->exit.exec_errno,
                                     .was_ready = o->was_ready,
@@ -311,6 +331,7 @@ void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e) {
     w->exited = true;
     w->more->exit = *e;
     pl_output_read(w);
+    pl_devices_exited(w);
     pl_life_feed(w, PL_WEV_EXITED);
     if (is_failure(w->more)) explain(w);
     struct pl_page_counters p;
@@ -366,6 +387,11 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     struct pl_crew *c = w->service->crew;
     if (w->more->keeper_gone) return;
     if (!w->exited) pl_life_exited(w, e);
+    w->more->gone_waits = !pl_devices_returned(w, pl_crew_now(c));
+    if (w->more->gone_waits) { /* its memory on a GPU is still taken: the tick asks again */
+        w->more->gone_exit = *e;
+        return;
+    }
     pl_output_done(w);
     pl_control_close(w);
     w->more->keeper_gone = true;
@@ -483,6 +509,10 @@ void pl_life_tend(struct pl_service *s, uint64_t now) {
 
 static void tick_worker(struct pl_worker *w, uint64_t now) {
     struct pl_slot *slot = pl_life_slot(w->service, w->slot);
+    if (w->more->gone_waits) {
+        const struct pl_wire_exit e = w->more->gone_exit;
+        pl_life_gone(w, &e);
+    }
     if (!w->more->keeper_gone) pl_output_read(w);
     read_stamps(w);
     pl_depend_tick(w, now);

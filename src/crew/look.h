@@ -77,6 +77,16 @@ struct pl_look_verdict {
 };
 bool pl_look_verdict(struct pl_worker *w, struct pl_look_verdict *out); /* false: no books */
 
+#define PL_LOOK_UNKNOWN UINT64_MAX
+struct pl_look_gpu {
+    uint32_t gpu;
+    const char *uuid, *name;
+    uint64_t total, used, foreign, utilization_pct; /* PL_LOOK_UNKNOWN */
+    bool in_service;
+    uint64_t sample_age_ms;
+};
+size_t pl_look_gpus(const struct pl_crew *c, uint64_t now_ms, struct pl_look_gpu *out, size_t room);
+
 struct pl_tail; /* crew/tail.h */
 /* Output of a slot's worker (0: of all of them as it came), or of the last generation that is gone. NULL:
  * none. */

@@ -8,6 +8,7 @@
 #include "crew/link.h"
 #include "ledger/policy.h"
 #include "net/ask.h"
+#include "sample/gpu.h"
 #include "worker/policy.h"
 #include "worker/ports.h"
 #include "worker/replace.h"
@@ -45,6 +46,24 @@ struct pl_timeline {
 /* Host memory of a worker's process group; seen_ms 0: not known. */
 struct pl_host_use {
     uint64_t anon, swap, rss, seen_ms;
+    uint64_t pss; /* PL_PROC_UNKNOWN: it does not tell */
+};
+
+/* What it had on GPUs when it was last seen there: index in the crew's devices. */
+enum { PL_CREW_WORKER_GPUS = 16 };
+struct pl_worker_devices {
+    uint64_t at_ms, waits_from_ms; /* gone, and its memory is waited for; 0: not yet */
+    uint32_t count;
+    uint32_t device[PL_CREW_WORKER_GPUS];
+    struct pl_gpu_hold hold[PL_CREW_WORKER_GPUS];
+    bool missed;
+};
+
+/* What its output (words.c) and its metrics (scrape.c) have said of memory. */
+struct pl_worker_words {
+    uint64_t kv_bytes; /* the engine's KV cache on each of its GPUs; 0: it did not say */
+    uint32_t retries;  /* warnings of PyTorch's allocator */
+    struct pl_log_sampler oom, retry, line;
 };
 
 struct pl_worker_more {
@@ -113,6 +132,12 @@ struct pl_worker_more {
     struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
     struct pl_books *books;       /* books.c; likewise */
     uint64_t forecast_ms;         /* until memory ends, at the early end of the range; 0: not looked at */
+    struct pl_worker_devices devices;
+    struct pl_worker_words words;
+    bool gone_waits; /* the keeper has let it go; its memory on a GPU is not back */
+    struct pl_wire_exit gone_exit;
+    uint64_t oom_requested; /* of the message that ended it; UINT64_MAX: it does not say, or there was none */
+    const char *oom_verdict; /* NULL: none */
 };
 
 /* One place for a worker: 1..N. */
@@ -213,7 +238,9 @@ struct pl_crew {
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
-    struct pl_host *host; /* host.c */
+    struct pl_host *host;       /* host.c */
+    struct pl_devices *devices; /* devices.h; NULL before the start */
+    const char *watch_path;     /* NULL: nothing watches */
 };
 
 /* life.c: every change of state and its side effects go through here. */
@@ -237,6 +264,8 @@ uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
 /* spawn.c */
 bool pl_spawn(struct pl_worker *w, struct pl_err *err);
 int pl_spawn_listen(const char *path, struct pl_err *err);
+struct pl_recipe;
+int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err);  /* a memfd for SPAWN, or -1 */
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
 /* places.c: where a worker listens */
@@ -297,6 +326,8 @@ bool pl_depend_wanted(const struct pl_service *s);
 bool pl_depend_may_stop(const struct pl_service *s); /* nobody is left that calls it */
 struct pl_service *pl_depend_of(const struct pl_service *s, uint32_t number);
 static inline bool pl_depend_is(const struct pl_service *s) { return s->more->apart != NULL; }
+/* words.c: a line of its output, as it comes */
+void pl_words_read(struct pl_worker *w, const char *line, size_t len);
 /* output.c */
 void pl_output_read(struct pl_worker *w);
 /* After GONE: all that it printed is on its way, or nobody has taken it for 10 s. */
@@ -339,7 +370,10 @@ void pl_kept_reapply(struct pl_service *s);
 void pl_kept_save(const struct pl_service *s);
 void pl_kept_load(struct pl_service *s, struct pl_held_list *held);
 /* host.c */
+void pl_host_begin(struct pl_crew *c);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
+/* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
+void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
 /* The way a replacement of it would go now, as configured. */
 enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */

@@ -29,6 +29,7 @@ static void print_json(struct pl_worker *w, const char *line, size_t len, struct
 static void put_line(struct pl_worker *w, const char *line, size_t len, struct pl_buf *out) {
     const struct pl_config *c = w->service->crew->app->config;
     struct pl_tail *tail = tail_of(w), **all = &w->service->more->tail;
+    pl_words_read(w, line, len);
     if (tail != NULL) pl_tail_add(tail, line, len);
     if (*all == NULL) *all = pl_tail_create((uint32_t)c->logs_tail);
     if (*all != NULL) pl_tail_add(*all, line, len);

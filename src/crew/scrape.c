@@ -1,6 +1,7 @@
 /* scrape.c - the worker's own metrics, fetched in the background while somebody looks at ours: a scrape of
  * ours never waits for a worker. */
 #include "crew/more.h"
+#include "sample/engine.h"
 
 enum { TEXT_BYTES = 4 << 20, ASKED_LATELY_MS = 60000 };
 
@@ -11,8 +12,11 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
         pl_crew_now(w->service->crew) + (uint64_t)w->service->crew->app->config->metrics_refresh_ms;
     if (!reply->answered || reply->status != 200) return;
     w->more->metrics_text.len = 0;
-    if (pl_buf_add(&w->more->metrics_text, reply->body, reply->body_len))
-        w->more->scraped_ms = pl_crew_now(w->service->crew);
+    if (!pl_buf_add(&w->more->metrics_text, reply->body, reply->body_len)) return;
+    w->more->scraped_ms = pl_crew_now(w->service->crew);
+    struct pl_engine_load load;
+    if (pl_engine_load_read(reply->body, reply->body_len, &load) && load.kv_bytes != PL_ENGINE_UNKNOWN)
+        w->more->words.kv_bytes = load.kv_bytes;
 }
 
 /* The first one speaks for all that share its socket. */

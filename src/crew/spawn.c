@@ -48,7 +48,7 @@ static bool make_folder(char *path, size_t room, const struct pl_crew *c, const 
     return PL_FAIL_SYS(err, errno, "make %s", path);
 }
 
-static int recipe_memfd(const struct pl_recipe *r, struct pl_err *err) {
+int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err) {
     struct pl_buf text;
     struct pl_recipe_head head = { .argc = r->argc, .envc = r->envc };
     pl_buf_init(&text, (size_t)1 << 20);
@@ -210,7 +210,7 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
              (unsigned long long)++c->sequence);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
     bool ok = pl_places_choose(w, err) && build_recipe(w, &arena, &recipe, err);
-    PL_AUTO_FD int recipe_fd = ok ? recipe_memfd(&recipe, err) : -1;
+    PL_AUTO_FD int recipe_fd = ok ? pl_spawn_recipe(&recipe, err) : -1;
     PL_AUTO_FD int listener = -1;
     PL_AUTO_FD int theirs = -1;
     ok = ok && recipe_fd != -1;

@@ -92,17 +92,17 @@ static void note_peak(struct pl_ledger *l, struct pl_ledger_gpu *g, const struct
 /* `before`: what was allocated when the failed request began, others' tensors included. */
 static void note_oom(struct pl_ledger_oom *o, const struct pl_ledger_row *r) {
     double slack = o->floor / 20 > OOM_SLACK ? o->floor / 20 : OOM_SLACK;
-    if (r->oom && o->state == PL_OOM_NONE) {
-        *o = (struct pl_ledger_oom){ .state = PL_OOM_WATCHED,
+    if (r->oom && o->state == PL_AFTER_OOM_CALM) {
+        *o = (struct pl_ledger_oom){ .state = PL_AFTER_OOM_WATCHED,
                                      .floor = (double)r->before,
-                                     .left = PL_OOM_REQUESTS };
+                                     .left = PL_AFTER_OOM_REQUESTS };
         return;
     }
-    if (o->state == PL_OOM_NONE) return;
+    if (o->state == PL_AFTER_OOM_CALM) return;
     if ((double)r->after <= o->floor + slack)
-        o->state = PL_OOM_NONE;
-    else if (o->state == PL_OOM_WATCHED && --o->left == 0)
-        o->state = PL_OOM_STUCK;
+        o->state = PL_AFTER_OOM_CALM;
+    else if (o->state == PL_AFTER_OOM_WATCHED && --o->left == 0)
+        o->state = PL_AFTER_OOM_STUCK;
 }
 
 static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {

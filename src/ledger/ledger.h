@@ -81,10 +81,10 @@ struct pl_ledger_batch {
 };
 
 /* After an OOM the frames of its traceback may hold tensors for ever: is the floor reached again? */
-enum pl_oom_state { PL_OOM_NONE, PL_OOM_WATCHED, PL_OOM_STUCK };
-enum { PL_OOM_REQUESTS = 20 };
+enum pl_after_oom { PL_AFTER_OOM_CALM, PL_AFTER_OOM_WATCHED, PL_AFTER_OOM_STUCK };
+enum { PL_AFTER_OOM_REQUESTS = 20 };
 struct pl_ledger_oom {
-    enum pl_oom_state state; /* STUCK: not within PL_OOM_REQUESTS, but for 16 MiB or a twentieth */
+    enum pl_after_oom state; /* STUCK: not within PL_AFTER_OOM_REQUESTS, but for 16 MiB or a twentieth */
     double floor;
     uint32_t left;
 };

@@ -41,6 +41,39 @@ bool pl_proc_read_status(const char *text, size_t len, struct pl_proc_memory *ou
     return out->anon != PL_PROC_UNKNOWN;
 }
 
+uint64_t pl_proc_read_pss(const char *text, size_t len) { return kib_field(text, len, "Pss"); }
+
+/* What follows `name` and `between` at the begin of a line, up to its end. */
+static uint64_t line_number(const char *text, size_t len, const char *name, char between) {
+    size_t n = strlen(name);
+    const char *end = text + len;
+    for (const char *line = text; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (stop == NULL) return PL_PROC_UNKNOWN;
+        if ((size_t)(stop - line) > n && memcmp(line, name, n) == 0 && line[n] == between) {
+            const char *at = line + n + 1;
+            uint64_t value;
+            return number(&at, stop, &value) && at == stop ? value : PL_PROC_UNKNOWN;
+        }
+        line = stop + 1;
+    }
+    return PL_PROC_UNKNOWN;
+}
+
+uint64_t pl_proc_read_threads(const char *text, size_t len) {
+    return line_number(text, len, "Threads:", '\t');
+}
+
+uint64_t pl_proc_read_key(const char *text, size_t len, const char *name) {
+    return line_number(text, len, name, ' ');
+}
+
+uint64_t pl_proc_read_count(const char *text, size_t len) {
+    const char *at = text, *end = text + len;
+    uint64_t n;
+    return number(&at, end, &n) && at < end && *at == '\n' ? n : PL_PROC_UNKNOWN;
+}
+
 /* The `skip`-th field from *at on, fields being parted by single blanks. */
 static bool skip_to(const char **at, const char *end, unsigned skip) {
     for (; skip > 0; skip--) {

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "sample/oom.h"
+#include "sample/proc.h"
+
 /* Where between fork and exec it failed: the keeper's numbers (keeper/child.h; a test compares them). */
 enum { STEP_USER = 5, STEP_FOLDER = 7, STEP_EXEC = 8 };
 static const char *const steps[] = { "",     "session", "recipe", "descriptors", "limits",
@@ -104,22 +107,55 @@ static const char *or_else(const char *text, const char *otherwise) {
     return text != NULL && text[0] != '\0' ? text : otherwise;
 }
 
-/* An engine's or the driver's own message, not the same words in a text that is quoted. */
-static bool is_gpu_oom(const char *line) {
-    static const char *const messages[] = {
-        "CUDA out of memory",         "CUDA error: out of memory",
-        "HIP out of memory",          "cudaMalloc failed: out of memory",
-        "CUBLAS_STATUS_ALLOC_FAILED", "RESOURCE_EXHAUSTED: Out of memory"
-    };
-    size_t name = strcspn(line, ": ");
-    static const char type[] = "OutOfMemoryError";
-    if (name >= sizeof type - 1 && strncmp(line + name - (sizeof type - 1), type, sizeof type - 1) == 0)
-        return true;
-    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
-        const char *at = strstr(line, messages[i]);
-        if (at == line || (at != NULL && at - line >= 2 && at[-1] == ' ' && at[-2] == ':')) return true;
+static double gib(uint64_t bytes) { return (double)bytes / (1 << 30); }
+
+/* Of the machine's memory, when the kernel has counted a kill that nobody else accounts for. */
+static bool kernel_killed(const struct pl_death *d) {
+    return d->group != NULL && d->group->known && d->group->oom_kills > 0;
+}
+
+static void say_peak(struct sentence *s, const struct pl_death_group *g) {
+    if (g->peak != PL_PROC_UNKNOWN && g->max != PL_PROC_UNKNOWN)
+        say(s, ": peak %.2f GiB of limit %.2f GiB", gib(g->peak), gib(g->max));
+    else if (g->max != PL_PROC_UNKNOWN)
+        say(s, ": the limit is %.2f GiB", gib(g->max));
+}
+
+static enum pl_cause killed_by_kernel(const struct pl_death *d, const char *before, const char *after,
+                                      struct sentence *s) {
+    say(s, "%s%s%s", before, cause_text[PL_CAUSE_KILLED_BY_KERNEL_OOM],
+        d->was_ready ? "" : " while it was starting");
+    say_peak(s, d->group);
+    if (d->group->group_kills > 0)
+        say(s, "; with it %llu processes", (unsigned long long)d->group->oom_kills);
+    say(s, "%s", after);
+    return PL_CAUSE_KILLED_BY_KERNEL_OOM;
+}
+
+/* What an engine says of its own settings, in a sentence with a way out. */
+static enum pl_cause does_not_fit(const struct pl_oom *o, const char *line, struct sentence *s) {
+    if (o->kind == PL_OOM_VLLM_NO_BLOCKS) {
+        say(s, "%s for the KV cache: raise gpu_memory_utilization, or take a smaller model or more GPUs",
+            cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY]);
+        return PL_CAUSE_GPU_OUT_OF_MEMORY;
     }
-    return false;
+    if (o->fits_len != PL_OOM_UNKNOWN && o->max_seq_len != PL_OOM_UNKNOWN)
+        say(s,
+            "%s: its KV cache holds %llu tokens and max_model_len asks for %llu: lower it to %llu, or give "
+            "it more memory",
+            cause_text[PL_CAUSE_CONFIG_FAILED], (unsigned long long)o->fits_len,
+            (unsigned long long)o->max_seq_len, (unsigned long long)o->fits_len);
+    else
+        head_words_remedy(s, cause_text[PL_CAUSE_CONFIG_FAILED], line, "");
+    return PL_CAUSE_CONFIG_FAILED;
+}
+
+static enum pl_cause gpu_full(const struct pl_death *d, const char *line, struct sentence *s) {
+    char verdict[160];
+    pl_oom_say(d->oom, verdict, sizeof verdict);
+    say(s, "%s%s", cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY], d->was_ready ? "" : " while it was starting");
+    head_words_remedy(s, "", line, verdict);
+    return PL_CAUSE_GPU_OUT_OF_MEMORY;
 }
 
 static enum pl_cause exec_failed(const struct pl_death *d, struct sentence *s) {
@@ -247,12 +283,27 @@ static enum pl_cause exited(const struct pl_death *d, int status, const char *li
     return PL_CAUSE_EXITED;
 }
 
-static enum pl_cause signaled(int signal, const char *line, struct sentence *s) {
+/* Somebody sent SIGKILL, and it was not us. Nearly full is a hint, no proof. */
+static enum pl_cause killed(const struct pl_death *d, struct sentence *s) {
+    const struct pl_death_group *g = d->group;
+    if (kernel_killed(d)) return killed_by_kernel(d, "", "", s);
+    bool measured = g != NULL && g->current != PL_PROC_UNKNOWN && g->max != PL_PROC_UNKNOWN && g->max > 0;
+    say(s, "%s", cause_text[PL_CAUSE_KILLED]);
+    if (measured && g->current > g->max / 20 * 19)
+        say(s, "; probably the kernel, for memory: %.0f %% of the limit were in use in the last sample",
+            (double)g->current * 100 / (double)g->max);
+    else if (g != NULL && g->known)
+        say(s, "; the kernel has counted no kill for memory here: look at dmesg, or for another sender");
+    else
+        say(s, "; the kernel does that when memory runs out: look at dmesg");
+    return PL_CAUSE_KILLED;
+}
+
+static enum pl_cause signaled(const struct pl_death *d, int signal, const char *line, struct sentence *s) {
     const char *place = line + place_at(line);
     switch (signal) {
     case SIGKILL:
-        say(s, "%s; the kernel does that when memory runs out: look at dmesg", cause_text[PL_CAUSE_KILLED]);
-        return PL_CAUSE_KILLED;
+        return killed(d, s);
     case SIGTERM:
         say(s, "%s", cause_text[PL_CAUSE_TERMINATED]);
         return PL_CAUSE_TERMINATED;
@@ -313,15 +364,22 @@ enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t 
         return PL_CAUSE_START_TIMEOUT;
     }
     if (d->ordered) return ordered_end(status, &s);
-    bool by_itself = WIFEXITED(status) ? WEXITSTATUS(status) != 0 || d->engine_died
-                                       : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
-    if (by_itself && is_gpu_oom(line)) {
-        say(&s, "%s%s", cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY], d->was_ready ? "" : " while it was starting");
-        head_words_remedy(&s, "", line, "");
-        return PL_CAUSE_GPU_OUT_OF_MEMORY;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    /* A child that the server cannot live without, or a shell in between, was killed. */
+    if (kernel_killed(d) && code == 128 + SIGKILL)
+        return killed_by_kernel(d, "", " (a shell in between reports status 137)", &s);
+    if (kernel_killed(d) && (code == 0 || (code > 0 && d->engine_died))) {
+        char after[80];
+        snprintf(after, sizeof after, "; the main process then left with status %d", code);
+        return killed_by_kernel(d, "a child of it was ", after, &s);
     }
+    bool by_itself =
+        WIFEXITED(status) ? code != 0 || d->engine_died : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    enum pl_oom_class class = d->oom != NULL ? pl_oom_class_of(d->oom->kind) : PL_OOM_CLASS_NONE;
+    if (by_itself && class == PL_OOM_CLASS_GPU) return gpu_full(d, line, &s);
+    if (by_itself && class == PL_OOM_CLASS_SIZING && !d->was_ready) return does_not_fit(d->oom, line, &s);
     if (WIFEXITED(status)) return exited(d, WEXITSTATUS(status), line, &s);
-    if (WIFSIGNALED(status)) return signaled(WTERMSIG(status), line, &s);
+    if (WIFSIGNALED(status)) return signaled(d, WTERMSIG(status), line, &s);
     say(&s, "%s (wait status %d)", cause_text[PL_CAUSE_UNKNOWN], status);
     return PL_CAUSE_UNKNOWN;
 }

@@ -1,9 +1,10 @@
 /* worker/death.h - why a worker died, in one word and one sentence (words: worker/causes.def).
  *
  * The sentence is for somebody who was woken up: what happened, the line of the worker's own output that says
- * why, and what to do where we know it. It names no memory of the machine yet: kernel and device are asked by
- * others. Worker output is foreign: control characters do not get through, and words in it decide only where
- * they stand as an exception or as an engine's own message.
+ * why, and what to do where we know it. "The kernel had no memory left" is said only when the kernel has
+ * counted a kill, "the GPU had none" only with a message of sample/oom.h; else what was looked at. Worker
+ * output is foreign: control characters do not get through, and words in it decide only where they stand as
+ * an exception or as an engine's own message.
  */
 #ifndef PL_WORKER_DEATH_H
 #define PL_WORKER_DEATH_H
@@ -18,6 +19,17 @@ enum pl_cause {
     PL_CAUSE_COUNT
 };
 
+struct pl_oom; /* sample/oom.h */
+
+/* What the memory group of this instance says, since somebody last accounted for it. Bytes; PL_PROC_UNKNOWN
+ * (sample/proc.h): not known. */
+struct pl_death_group {
+    bool known;                  /* its events could be read; false: all else means nothing */
+    uint64_t oom_kills;          /* processes that the kernel has killed in it */
+    uint64_t group_kills;        /* times that it has killed all of it at once */
+    uint64_t current, max, peak; /* `current` before the death */
+};
+
 /* What is known when the leader was reaped. Texts are borrowed and may be NULL. */
 struct pl_death {
     int wait_status;     /* of wait(2) */
@@ -30,10 +42,12 @@ struct pl_death {
     bool engine_died;      /* pl_death_engine_died */
     uint64_t lived_ms;     /* since the spawn; 0: not known */
     uint64_t silent_ms;    /* we killed it after so long a silence; 0: we did not */
-    const char *last_line; /* of pl_death_last_line */
-    const char *program;   /* argv[0] */
-    const char *folder;    /* where it was to run */
-    const char *warmup;    /* we ended it because its warm-up failed: what was said; else NULL */
+    const char *last_line; /* of pl_death_last_line and pl_death_oom */
+    const struct pl_oom *oom;           /* of pl_death_oom */
+    const struct pl_death_group *group; /* NULL: not looked at */
+    const char *program;                /* argv[0] */
+    const char *folder;                 /* where it was to run */
+    const char *warmup;                 /* we ended it because its warm-up failed: what was said; else NULL */
 };
 
 /* The cause by the table; `sentence` gets one sentence of at most `room` bytes, its NUL included. An end that
@@ -47,6 +61,9 @@ const char *pl_cause_name(enum pl_cause c);
  * " (FILE:LINE)": the deepest frame that is not library code. Copies at most room - 1 bytes, cut between
  * characters. */
 void pl_death_last_line(const char *tail, size_t len, char *out, size_t room);
+/* The out-of-memory message that ended it, if one did: in `line` (of pl_death_last_line), else in the last
+ * words of a library that cannot live on after it; then `line` becomes that one. False: none. */
+bool pl_death_oom(const char *tail, size_t len, char *line, size_t room, struct pl_oom *out);
 /* The tail says that a child the server cannot live without died first, in the words of vLLM, SGLang, TGI or
  * BentoML's arbiter; the server's own exit status tells nothing then. */
 bool pl_death_engine_died(const char *tail, size_t len);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sample/oom.h"
 #include "worker/death.h"
 
 struct slice {
@@ -258,6 +259,19 @@ void pl_death_last_line(const char *tail, size_t len, char *out, size_t room) {
     size_t n = best.at != NULL ? copy_clean(out, room - 1 - tail_len, best) : 0;
     memcpy(out + n, place, tail_len);
     out[n + tail_len] = '\0';
+}
+
+bool pl_death_oom(const char *tail, size_t len, char *line, size_t room, struct pl_oom *out) {
+    if (pl_oom_in_line(line, strlen(line), out) && pl_oom_class_of(out->kind) != PL_OOM_CLASS_WARNING)
+        return true;
+    if (!pl_oom_last_words(tail, len, out)) return false;
+    struct slice said = { tail + out->line_at, len - out->line_at };
+    const char *end = memchr(said.at, '\n', said.len);
+    if (end != NULL) said.len = (size_t)(end - said.at);
+    bool info = false;
+    struct slice text = without_prefix(trim(said), &info);
+    line[copy_clean(line, room - 1, text)] = '\0';
+    return true;
 }
 
 bool pl_death_engine_died(const char *tail, size_t len) {

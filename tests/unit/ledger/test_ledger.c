@@ -366,20 +366,20 @@ TEST(an_oom_whose_tensors_stay_is_stuck_and_one_that_frees_them_is_not) {
     pl_ledger_row(&f->l, &f->row);
     f->row.oom = false;
     serve(f, 5, 0);
-    assert_int_equal(f->l.oom.state, PL_OOM_WATCHED);
+    assert_int_equal(f->l.oom.state, PL_AFTER_OOM_WATCHED);
     f->row.after -= 500 * MIB; /* the traceback was dropped */
     serve(f, 1, 0);
-    assert_int_equal(f->l.oom.state, PL_OOM_NONE);
+    assert_int_equal(f->l.oom.state, PL_AFTER_OOM_CALM);
     f->row.oom = true;
     f->row.before = f->row.after;
     f->row.after += 500 * MIB;
     pl_ledger_row(&f->l, &f->row);
     f->row.oom = false;
-    serve(f, PL_OOM_REQUESTS, 0);
-    assert_int_equal(f->l.oom.state, PL_OOM_STUCK);
+    serve(f, PL_AFTER_OOM_REQUESTS, 0);
+    assert_int_equal(f->l.oom.state, PL_AFTER_OOM_STUCK);
     f->row.after -= 500 * MIB;
     serve(f, 1, 0);
-    assert_int_equal(f->l.oom.state, PL_OOM_NONE);
+    assert_int_equal(f->l.oom.state, PL_AFTER_OOM_CALM);
     free(f);
 }
 

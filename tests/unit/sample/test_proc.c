@@ -54,6 +54,9 @@ static void check_process(const char *tree, const struct json *want) {
         assert_int_equal(m.swap, figure(want, "swap_bytes"));
         assert_int_equal(m.anon + m.swap, figure(want, "host_anon_bytes"));
         assert_int_equal(m.peak_rss, figure(want, "rss_peak_bytes"));
+        assert_int_equal(pl_proc_read_threads(text, n), figure(want, "threads"));
+        n = read_text(tree, "proc/4242/smaps_rollup", text, sizeof text);
+        assert_int_equal(pl_proc_read_pss(text, n), figure(want, "pss_bytes"));
     }
     n = read_text(tree, "proc/4242/stat", text, sizeof text);
     known = pl_proc_read_stat(text, n, &s);
@@ -78,6 +81,36 @@ static void check_group(const char *tree, const struct json *want) {
     n = read_text(tree, below, text, sizeof text);
     assert_true(n > 0);
     if (pl_proc_read_limit(text, n) != figure(want, "limit_bytes")) fail_msg("%s: limit", tree);
+    snprintf(below, sizeof below, v2 ? "cgroup%s/memory.current" : "cgroup/memory%s/memory.usage_in_bytes",
+             strcmp(path, "/") == 0 ? "" : path);
+    n = read_text(tree, below, text, sizeof text);
+    assert_int_equal(pl_proc_read_count(text, n), figure(want, "current_bytes"));
+    snprintf(below, sizeof below, v2 ? "cgroup%s/memory.stat" : "cgroup/memory%s/memory.stat",
+             strcmp(path, "/") == 0 ? "" : path);
+    n = read_text(tree, below, text, sizeof text);
+    if (field(want, "anon_bytes") != NULL) {
+        assert_int_equal(pl_proc_read_key(text, n, v2 ? "anon" : "total_rss"), figure(want, "anon_bytes"));
+        assert_int_equal(pl_proc_read_key(text, n, v2 ? "file" : "total_cache"), figure(want, "file_bytes"));
+    }
+    snprintf(below, sizeof below, v2 ? "cgroup%s/memory.events" : "cgroup/memory%s/memory.oom_control",
+             strcmp(path, "/") == 0 ? "" : path);
+    n = read_text(tree, below, text, sizeof text);
+    const struct json *events = v2 ? field(want, "events") : want;
+    assert_int_equal(pl_proc_read_key(text, n, "oom_kill"), figure(events, "oom_kill"));
+    if (v2) assert_int_equal(pl_proc_read_key(text, n, "max"), figure(events, "max"));
+}
+
+TEST(a_number_must_end_where_its_line_does) {
+    static const char keys[] = "oom 1\noom_kill 23\nlow x\nhigh 4 5\nmax 99999999999999999999\nopen 7";
+    assert_int_equal(pl_proc_read_key(keys, sizeof keys - 1, "oom_kill"), 23);
+    assert_int_equal(pl_proc_read_key(keys, sizeof keys - 1, "oom"), 1);
+    static const char *const unknown[] = { "low", "high", "max", "open", "kill", "" };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_true(pl_proc_read_key(keys, sizeof keys - 1, unknown[i]) == PL_PROC_UNKNOWN);
+    assert_int_equal(pl_proc_read_count("17\n", 3), 17);
+    assert_true(pl_proc_read_count("17", 2) == PL_PROC_UNKNOWN);
+    assert_true(pl_proc_read_count("max\n", 4) == PL_PROC_UNKNOWN);
+    assert_true(pl_proc_read_threads("Threads:\t x\n", 13) == PL_PROC_UNKNOWN);
 }
 
 TEST(every_tree_reads_as_it_is_told) {
@@ -169,7 +202,8 @@ TEST(the_memory_controller_is_found_among_the_others) {
     assert_false(pl_proc_read_cgroup("0::/long\n", 9, &v2, little, sizeof little));
 }
 
-RUN(cmocka_unit_test(every_tree_reads_as_it_is_told), cmocka_unit_test(what_is_cut_or_no_number_is_not_known),
+RUN(cmocka_unit_test(every_tree_reads_as_it_is_told), cmocka_unit_test(a_number_must_end_where_its_line_does),
+    cmocka_unit_test(what_is_cut_or_no_number_is_not_known),
     cmocka_unit_test(a_stat_line_cut_anywhere_is_refused_or_right),
     cmocka_unit_test(no_limit_is_not_a_number),
     cmocka_unit_test(the_memory_controller_is_found_among_the_others))
