@@ -67,6 +67,7 @@ static bool suspected(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
 static bool duplicated(const struct pl_ledger *l, struct pl_ledger_verdict *v) {
     if (l->holders_ok == 0 || l->holders <= l->holders_ok) return false;
     v->word = PL_VERDICT_DUPLICATE_LOAD;
+    if (v->scope == PL_LEDGER_HOST) v->scope = 0; /* its children have it, not the worker itself */
     v->confirmed = true;
     v->copies = l->holders;
     return true;
