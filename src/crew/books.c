@@ -199,28 +199,43 @@ static void tag_text(struct pl_worker *w, const struct pl_books *b, char out[PL_
         snprintf(out, PL_PAGE_TAG_ROOM, "other");
 }
 
+enum { VERDICT_FIELDS = 20 };
+struct told {
+    struct pl_field at[VERDICT_FIELDS];
+    size_t count;
+};
+
+static void add(struct told *t, bool applies, struct pl_field f) {
+    if (applies && t->count < VERDICT_FIELDS) t->at[t->count++] = f;
+}
+
 static void tell_verdict(struct pl_worker *w, struct pl_books *b) {
     const struct pl_ledger_verdict *v = &b->verdict;
     char tag[PL_PAGE_TAG_ROOM], scope[56];
-    bool grows = v->bytes_per_request > 0;
+    bool grows = v->bytes_per_request > 0, named = b->tags.count > 0;
+    struct told t = { .count = 0 };
     tag_text(w, b, tag);
     scope_text(w, v->scope, scope);
-    /* A field that does not apply is left out: numbers that are not finite are. */
+    add(&t, true, F_STR("service", w->service->config->id));
+    add(&t, true, F_INT("worker", w->slot));
+    add(&t, true, F_INT("generation", w->generation));
+    add(&t, true, F_STR("verdict", pl_verdict_name(v->word)));
+    add(&t, v->has_shape, F_STR("shape", pl_shape_name(v->shape)));
+    add(&t, true, F_STR("scope", scope));
+    add(&t, grows, F_INT("bytes_per_request", llround(v->bytes_per_request)));
+    add(&t, grows, F_INT("low", llround(v->low)));
+    add(&t, grows, F_INT("high", llround(v->high)));
+    add(&t, v->since_requests > 0, F_INT("since_requests", v->since_requests));
+    add(&t, true, F_INT("requests", v->requests));
+    add(&t, grows || v->copies > 0, F_STR("confidence", v->confirmed ? "confirmed" : "suspected"));
+    add(&t, named, F_STR("top_tag", tag));
+    add(&t, named, F_REAL("share", named ? b->tags.of[0].share : 0));
+    add(&t, named, F_REAL("failed_share", b->tags.failed_share));
+    add(&t, v->growth_bytes > 0, F_INT("growth_bytes", llround(v->growth_bytes)));
+    add(&t, v->copies > 0, F_INT("copies", v->copies));
+    add(&t, b->again > 0, F_INT("again", b->again));
     enum pl_level level = b->again > 0 ? PL_ERROR : pl_verdict_is_bad(v->word) ? PL_WARN : PL_INFO;
-    pl_log(log_of(w), level, "memory.verdict", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation),
-           F_STR("verdict", pl_verdict_name(v->word)),
-           F_STR("shape", v->has_shape ? pl_shape_name(v->shape) : NULL), F_STR("scope", scope),
-           F_REAL("bytes_per_request", grows ? round(v->bytes_per_request) : HUGE_VAL),
-           F_REAL("low", grows ? round(v->low) : HUGE_VAL), F_REAL("high", grows ? round(v->high) : HUGE_VAL),
-           F_INT("since_requests", v->since_requests), F_INT("requests", v->requests),
-           F_STR("confidence", grows || v->copies > 0 ? v->confirmed ? "confirmed" : "suspected" : NULL),
-           F_STR("top_tag", tag[0] != '\0' ? tag : NULL),
-           F_REAL("share", b->tags.count > 0 ? b->tags.of[0].share : HUGE_VAL),
-           F_REAL("failed_share", b->tags.count > 0 ? b->tags.failed_share : HUGE_VAL),
-           F_REAL("growth_bytes", v->growth_bytes > 0 ? round(v->growth_bytes) : HUGE_VAL),
-           F_REAL("copies", v->copies > 0 ? (double)v->copies : HUGE_VAL),
-           F_REAL("again", b->again > 0 ? (double)b->again : HUGE_VAL));
+    pl_log_emit(log_of(w), level, "memory.verdict", t.at, t.count);
 }
 
 static void look_at_verdict(struct pl_worker *w, struct pl_books *b) {
@@ -352,7 +367,7 @@ static void on_emptied(void *ctx, struct pl_worker *w, const char *line, size_t 
         pl_series_add(pl_series(m, PL_M_EMPTY_CACHE_RETURNED_BYTES_TOTAL, w->service->config->id), returned);
         pl_log(log_of(w), PL_INFO, "memory.empty_cache", F_STR("service", w->service->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("scope", scope),
-               F_REAL("returned_bytes", returned),
+               F_INT("returned_bytes", returned),
                F_REAL("took_ms", json_is_number(took) ? json_number_value(took) : HUGE_VAL));
     }
     json_decref(root);
