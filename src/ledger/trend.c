@@ -163,7 +163,7 @@ static double harmonic(const double *v, uint32_t n, double turns, double fit[4])
         sn = sn * cd + cs * sd;
         cs = next;
     }
-    if (!solve(a)) return INFINITY;
+    if (!solve(a)) return HUGE_VAL;
     double left = 0;
     for (int k = 0; k < 4; k++) fit[k] = a[k][4];
     for (uint32_t i = 0; i < n; i++) {
