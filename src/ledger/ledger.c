@@ -115,7 +115,9 @@ static bool row_of_device(struct pl_ledger *l, const struct pl_ledger_row *r) {
     uint64_t peak = r->peak_exact && r->peak > r->before ? r->peak - r->before : 0;
     pl_tags_add(&l->tags, r->tag, r->failed, (double)r->after, own, change, peak);
     note_oom(&l->oom, r);
-    bool looked = pl_history_add(&g->allocated, (double)r->after, g->seen ? 1 + l->untold : 1);
+    /* What was there before it began may be less than what it left: a reply that is not gone yet. */
+    uint64_t floor = g->seen && r->before < r->after ? r->before : r->after;
+    bool looked = pl_history_add(&g->allocated, (double)floor, g->seen ? 1 + l->untold : 1);
     l->untold = 0;
     /* What the first request leaves is its own, unless it was the one that loaded the model. */
     if (!g->seen && r->before > 0) g->allocated.whole.first = (double)r->before;

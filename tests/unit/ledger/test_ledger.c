@@ -126,6 +126,19 @@ TEST(one_kept_tensor_of_the_first_request_is_a_cache_too) {
     free(f);
 }
 
+/* It is there at the end of each request and gone before the next one begins. */
+TEST(a_reply_that_is_freed_late_is_no_cache) {
+    struct feed *f = start();
+    for (int i = 0; i < 900; i++) {
+        f->row.before = GIB;
+        f->row.after = GIB + 32 * KIB;
+        pl_ledger_row(&f->l, &f->row);
+    }
+    pl_ledger_verdict(&f->l, &f->v);
+    assert_int_equal(f->v.word, PL_VERDICT_STABLE);
+    free(f);
+}
+
 TEST(a_model_that_the_first_request_loads_is_no_cache) {
     struct feed *f = start();
     f->row.after = 0; /* `before` of the first row */
@@ -349,6 +362,7 @@ TEST(a_batch_is_one_row_and_as_many_requests) {
     struct feed *f = start();
     for (int i = 0; i < 6000; i++) {
         f->row.known = i % 4 == 3; /* the others of its batch say nothing */
+        f->row.before = f->row.after;
         if (f->row.known) f->row.after += 128 * KIB;
         pl_ledger_row(&f->l, &f->row);
     }
@@ -390,6 +404,7 @@ RUN(cmocka_unit_test(a_batch_is_one_row_and_as_many_requests),
     cmocka_unit_test(a_leak_is_growing_first_then_a_leak_with_rate_tag_and_end),
     cmocka_unit_test(a_buffer_that_is_full_is_a_cache),
     cmocka_unit_test(one_kept_tensor_of_the_first_request_is_a_cache_too),
+    cmocka_unit_test(a_reply_that_is_freed_late_is_no_cache),
     cmocka_unit_test(a_model_that_the_first_request_loads_is_no_cache),
     cmocka_unit_test(reserved_that_rises_with_new_shapes_is_dynamic_shapes),
     cmocka_unit_test(reserved_that_rises_without_new_shapes_is_fragmentation),
