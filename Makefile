@@ -8,7 +8,7 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-quick test-full unit e2e asan tsan coverage fuzz marks bench lint format docs install clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench lint format docs install clean
 
 help:        ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,14 +16,17 @@ help:        ## this list
 setup:       ## fetch and make what running and testing need; quick when nothing is missing
 	@scripts/setup.sh run && scripts/setup.sh test
 build:       ## build/$(PRESET): dev, or PRESET=release|asan|tsan|coverage
-	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh $(PRESET)
+	@PLIMSOLL_NO_TORCH=1 PLIMSOLL_NO_LLAMA=1 scripts/setup.sh test && scripts/build.sh $(PRESET)
 run:         ## serve examples/digits on port 3000 (ARGS="--port 8000" for another)
 	@exec scripts/run.sh $(ARGS)
+
+chat:        ## serve a small language model (SmolLM2, 98 MB) on port 3000, OpenAI's API
+	@exec scripts/chat.sh $(ARGS)
 
 test:        ## what CI runs: C tests under ASan + UBSan, Python and end-to-end tests (PLIMSOLL_NO_TORCH=1: without PyTorch)
 	@scripts/setup.sh test && $(test_py) default $(ARGS)
 test-quick:  ## C and Python tests alone, no server is started, no PyTorch is fetched
-	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && $(test_py) quick $(ARGS)
+	@PLIMSOLL_NO_TORCH=1 PLIMSOLL_NO_LLAMA=1 scripts/setup.sh test && export PLIMSOLL_NO_LLAMA=1 && $(test_py) quick $(ARGS)
 test-full:   ## also the long end-to-end tests, and all of them once more under ASan
 	@scripts/setup.sh full && $(test_py) full $(ARGS)
 unit:        ## C tests alone, build/$(PRESET)

@@ -24,12 +24,14 @@ def state_of(pid):
 class Bento:
     """One of the two, started now."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, service="service:Double", python=sys.executable, before=()):
+        """`before`: words of our binary in front of `serve`, such as a dry dock."""
         self.name, self.port = name, free_port()
         env = plimsoll_env(folder)
         del env["BENCH_CORE"]
         if name == "plimsoll":
-            words, _ = plimsoll_words(folder, "bento", self.port, sys.executable)
+            words, _ = plimsoll_words(folder, "bento", self.port, python, service)
+            words = [words[0], *before, *(words if before else words[1:])]
         else:
             words = [sys.executable, "-m", "bentoml", "serve", "service:Double", "--host", "127.0.0.1", "--port",
                      str(self.port)]

@@ -37,6 +37,11 @@ BENTOML = """## Beside `bentoml serve`
 The same BentoML service (one async endpoint that doubles a number, one worker), the same interpreter. CPU is of all
 processes. `killed`: from SIGKILL of the worker to the next answer.
 """
+ACCOUNTING = """## Accounting of memory
+
+us of the worker's CPU for a request of that service (8 connections), with memory accounted and without; the difference
+is the median of the differences of each pair of seconds.
+"""
 
 
 def middle(rows, key):
@@ -114,6 +119,17 @@ def bentoml(table):
     return out + lines_of(["", *(title for title, _, _ in keys)], rows)
 
 
+def accounting(table):
+    out = [ACCOUNTING]
+    rows = []
+    for name, pairs in table.items():
+        on, off = ([{"us": pair[i]} for pair in pairs] for i in (0, 1))
+        difference = statistics.median(a - b for a, b in pairs)
+        share = statistics.median((a - b) / b for a, b in pairs)
+        rows.append([name, cell(on, "us", 0), cell(off, "us", 0), f"**{difference:+.0f}** ({share:+.1%})"])
+    return out + lines_of(["", "on", "off", "difference"], rows)
+
+
 def version(words, env=None):
     try:
         done = subprocess.run(words, capture_output=True, text=True, env=env)
@@ -137,7 +153,8 @@ def page(found, loads, rounds, took_s):
         if tool(name):
             out.append(f"- {version([tool(name), '-v'], tool_env())}")
     out += [f"- {version(['wrk', '-v'])}", ""]
-    for name, part in (("requests", requests), ("streams", streams), ("idle", idle), ("bentoml", bentoml)):
+    for name, part in (("requests", requests), ("streams", streams), ("idle", idle), ("bentoml", bentoml),
+                       ("accounting", accounting)):
         if name in found:
             out += part(found[name])
     return "\n".join(out).rstrip("\n") + "\n"

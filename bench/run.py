@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import accounting
 import bentos
 import report
 import stack
@@ -111,13 +112,16 @@ def measure(parts, args, folder, found, loads):
     if "bentoml" in parts:
         found["bentoml"] = bentos.measure(folder, args.rounds, wrk)
         loads.append(load_now())
+    if "accounting" in parts:
+        found["accounting"] = accounting.measure(folder, args.rounds, wrk)
+        loads.append(load_now())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--only", default="requests,streams,idle,bentoml", help="parts, separated by commas")
+    parser.add_argument("--only", default="requests,streams,idle,bentoml,accounting", help="parts, separated by commas")
     parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running

@@ -150,10 +150,10 @@ def peer(folder, name):
     return Target(name, port, tree(process.pid))
 
 
-def plimsoll_words(folder, name, port, python):
+def plimsoll_words(folder, name, port, python, service="service:Double"):
     run = folder / f"run-{name.replace(' ', '-')}"
     build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release"))
-    return [build / "bin/plimsoll", "serve", "service:Double", "--python", python, "--host", "127.0.0.1", "--port",
+    return [build / "bin/plimsoll", "serve", service, "--python", python, "--host", "127.0.0.1", "--port",
             str(port), "--admin", "none", "--run_dir", run, "--state_dir", folder / "state", "--cache_dir",
             folder / "cache"], run
 

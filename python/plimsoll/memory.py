@@ -18,6 +18,8 @@ from plimsoll import page as pages
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 DEVICES_EVERY_S = 0.05  # which devices are in use is looked at again
 SYNC_EVERY_S = 1.0  # memory.sync: sampled
+SHARE = 0.02  # of one core, for reading the device's counters: about 300 requests a second are all accounted
+BURST_S = 1.0  # at any rate
 HOST_EVERY_S = 0.01  # anonymous memory, for records
 STATUS_EVERY_S = 1.0  # the rest of /proc/self/status
 OOM_CLASSES = ("OutOfMemoryError", "ResourceExhaustedError")
@@ -112,7 +114,7 @@ class Account:
     def __init__(self, alone, starts, before):
         self.alone = alone
         self.starts = starts
-        self.before = before  # {device: numbers}
+        self.before = before  # {device: numbers}; None: left out, reading has cost enough
 
 
 class Figures:
@@ -148,6 +150,7 @@ class Memory:
         self._degrade = degrade
         self._cuda = None
         self._broken = False
+        self._paid_until = 0.0  # when what reading has cost so far is SHARE of the time
         self._devices = ()
         self._looked_at = self._synced_at = self._host_at = self._status_at = self._published_at = float("-inf")
         self._peaks, self._totals = {}, {}
@@ -162,10 +165,10 @@ class Memory:
             self._degrade("memory", f"{type(error).__name__}: {error}")
 
     def _awake(self):
-        if self._cuda is not None:
-            return True
         if self._broken or not self.enabled:
             return False
+        if self._cuda is not None:
+            return True
         try:
             self._cuda = Cuda.find()
         except Exception as exc:
@@ -235,17 +238,28 @@ class Memory:
         alone = self.running == 0
         self.running += 1
         self._starts += 1
+        if not self._awake():
+            return Account(alone, self._starts, {})
+        if self._paid_until - time.monotonic() > BURST_S and self.sync != "always":
+            return Account(alone, self._starts, None)
+        spent = time.thread_time()
         before = self._read()
         if alone:
-            for device, numbers in before.items():
-                if numbers[PEAK] > numbers[ALLOCATED]:
-                    self._peaks[device] = max(numbers[PEAK], self._peaks.get(device, 0))
-                    try:
-                        self._cuda.reset(device)
-                    except Exception as exc:
-                        self._give_up(exc)
-                        break
+            self._reset(before)
+        self._pay(time.thread_time() - spent)
         return Account(alone, self._starts, before)
+
+    def _reset(self, found):
+        for device, numbers in found.items():
+            if numbers[PEAK] > numbers[ALLOCATED]:
+                self._peaks[device] = max(numbers[PEAK], self._peaks.get(device, 0))
+                try:
+                    self._cuda.reset(device)
+                except Exception as exc:
+                    return self._give_up(exc)
+
+    def _pay(self, spent_s):
+        self._paid_until = max(self._paid_until, time.monotonic()) + spent_s / SHARE
 
     def at_begin(self, account):
         """device, allocated, reserved: the device with the most of this process."""
@@ -260,10 +274,14 @@ class Memory:
         flags = pages.ALONE if alone else pages.OVERLAPPED
         if self.running == 0:
             flags |= pages.QUIESCENT
+        if account.before is None:
+            return Figures(flags)
+        spent = time.thread_time()
         found = self._read()
         if not found:
             return Figures(flags)
         self._publish(found)
+        self._pay(time.thread_time() - spent)
         before = account.before
 
         def change(d):

@@ -72,6 +72,15 @@ def start_ticks():
         return 0
 
 
+def generation():
+    """(number, boot) of PLIMSOLL_GENERATION; it stays in the environment, since the keeper finds strays by it."""
+    boot, _, number = os.environ.get("PLIMSOLL_GENERATION", "").partition(".")
+    try:
+        return int(number), int(boot, 16) & (2**64 - 1)
+    except ValueError:
+        return 0, 0
+
+
 class Page:
     """The page behind descriptor `fd`, which is closed; without one, private memory that nobody reads."""
 
@@ -89,12 +98,31 @@ class Page:
         self._words = self._bytes.cast("Q")  # one aligned store each, so that a reader sees no half of a number
         self._place = {name: COUNTERS_AT // 8 + i for i, name in enumerate(COUNTERS)}
         self._tags = 0
+        self._file = None  # which file the page is, when it was given one later
         self._pid = os.getpid()
         os.register_at_fork(after_in_child=self._leave)
 
+    def move(self, fd, generation=0, boot=0):
+        """From now on this is written to the page behind `fd`, which stays the caller's; what was written so far goes
+        along. Nothing happens when it is that page already."""
+        status = os.fstat(fd)
+        if status.st_size < PAGE_BYTES:
+            raise ValueError(f"the page has {status.st_size} bytes, {PAGE_BYTES} are needed")
+        with self.lock:
+            if (status.st_dev, status.st_ino) == self._file:
+                return
+            there = mmap.mmap(fd, status.st_size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._file = status.st_dev, status.st_ino
+            there[0 : HEAD.size] = bytes(HEAD.size)  # another process may have written it
+            there[HEAD.size : PAGE_BYTES] = self._map[HEAD.size : PAGE_BYTES]
+            self._map = there
+            self._bytes = memoryview(there)
+            self._words = self._bytes.cast("Q")
+            self.open(generation, boot)
+
     def _leave(self):
         """A fork of the worker must not write as if it were the worker."""
-        self._pid = os.getpid()
+        self._pid, self._file = os.getpid(), None
         self._map = mmap.mmap(-1, PAGE_BYTES)
         self._bytes = memoryview(self._map)
         self._words = self._bytes.cast("Q")

@@ -12,6 +12,7 @@ with ASGI middleware of their own, and mounted applications.
 
 import contextvars
 import functools
+import gc
 import inspect
 import re
 import threading
@@ -299,11 +300,24 @@ class Recorder:
                 call.handlers -= 1
                 self._settle(call)
 
+    def name(self, call, endpoint, bucket):
+        """For a Call that came before its route was known."""
+        with self.page.lock:
+            if not call.ended:
+                call.endpoint, call.tag = endpoint, self._tag(endpoint, bucket)
+
     # --- what main asks
 
     def sample(self):
         with self.page.lock:
             return self.memory.sample()
+
+    def count_objects(self):
+        """Slow: every object is looked at."""
+        count = len(gc.get_objects())
+        with self.page.lock:
+            self.page.gc_objects(count)
+        return count
 
     def empty_cache(self, wait_s=0.0):
         """Gives unused blocks back while no user code runs, and lets none begin meanwhile: it would wait for the device
@@ -435,10 +449,11 @@ class Routes:
 class Edge:
     """The outermost ASGI layer: makes a Call for each request and watches its reply leave."""
 
-    def __init__(self, app, recorder, routes):
+    def __init__(self, app, recorder, routes, drain=None):
         self.app = app
         self.recorder = recorder
         self.routes = routes
+        self.drain = drain  # None: this one shares its socket with nobody
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
@@ -453,13 +468,18 @@ class Edge:
         self.recorder.arrived(call, at_edge)
 
         async def watched_send(message):
-            await send(message)
+            await send(message if self.drain is None else self.drain.head(message))
             kind = message["type"]
             if kind == "http.response.start":
                 call.status = message["status"]
-            self.recorder.sent(call, kind == "http.response.body" and not message.get("more_body", False))
+            last = self.is_last(call, message)
+            if last:
+                self.before_end(scope, call)
+            self.recorder.sent(call, last)
 
         error = None
+        if self.drain is not None:
+            self.drain.arrived()
         try:
             await self.app(scope, receive, watched_send)
         except BaseException as exc:
@@ -467,7 +487,17 @@ class Edge:
             call.cut = call.cut or type(exc).__name__ == "CancelledError"
             raise
         finally:
+            self.before_end(scope, call)
             self.recorder.left(call, error)
+            if self.drain is not None:
+                self.drain.left()
+
+    def is_last(self, call, message):
+        """Whether this piece of the reply is its last, and may be the end of the Call."""
+        return message["type"] == "http.response.body" and not message.get("more_body", False)
+
+    def before_end(self, scope, call):
+        """The record is about to be written; for who knows more about it now."""
 
     async def _lifespan(self, scope, receive, send):
         async def watched_send(message):

@@ -7,7 +7,6 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_PAGE_FD      descriptor of the page (shm.h)
     PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
-    PLIMSOLL_ACCOUNTING   off: memory is not looked at; for measuring what that costs
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
 it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
@@ -19,21 +18,20 @@ Private names of BentoML are used, each probed: a missing one costs its feature,
     _bentoml_impl.loader.load                                 clear words about a service that cannot be loaded
     _bentoml_sdk.service.factory.Service.to_asgi, APIMethod.func           records
     bentoml._internal.server.http.traffic.TimeoutMiddleware                no timer is left behind
+    _bentoml_impl.client.proxy2.SessionManager.get_session                 calls under way outlive an old session
+    uvicorn.Server.startup                                                 a dependency that leaves its shared socket
     _bentoml_impl.server.serving.server_on_deployment                      hooks and the table of tasks
     bentoml._internal.configuration.containers.BentoMLContainer.remote_runner_mapping   where dependencies are
 """
 
 import contextlib
 import functools
-import gc
 import json
 import os
 import stat
 import sys
 
-from plimsoll import bento, control, deadline, describe, page, records
-
-EMPTY_CACHE_WAIT_MS = 60_000
+from plimsoll import agent, bento, control, deadline, describe, drain, page, records, sessions
 
 
 def kept_back(text):
@@ -43,15 +41,6 @@ def kept_back(text):
     except (ValueError, OSError):
         return None
     return int(text)
-
-
-def generation():
-    """(number, boot) of PLIMSOLL_GENERATION; it stays in the environment, since the keeper finds strays by it."""
-    boot, _, number = os.environ.get("PLIMSOLL_GENERATION", "").partition(".")
-    try:
-        return int(number), int(boot, 16) & (2**64 - 1)
-    except ValueError:
-        return 0, 0
 
 
 class Launcher:
@@ -66,7 +55,12 @@ class Launcher:
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
         self.recorder = records.Recorder(self.page, self.degrade)
-        self.recorder.memory.enabled = os.environ.get("PLIMSOLL_ACCOUNTING") != "off"
+        # who is named shares its socket with others, and takes leave of it before it ends
+        shares = "--service-name" in argv
+        self.drain = drain.Drain(lambda: self.control.tell("drained")) if shares else None
+        self.asks = agent.answers(self.recorder)
+        if self.drain:
+            self.asks["drain"] = lambda _: self.drain.begin()
         self.control = self._open_control()
 
     def degrade(self, feature, reason):
@@ -86,7 +80,7 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("page", exc)
             mine = page.Page()
-        mine.open(*generation())
+        mine.open(*page.generation())
         return mine
 
     def _open_control(self):
@@ -97,32 +91,7 @@ class Launcher:
         except (ValueError, OSError) as exc:
             self.degrade("control", exc)
             return None
-        return control.Control(fd, self._counters, {
-            "sample": self._sample, "empty_cache": self._empty_cache, "configure": self._configure,
-        })  # fmt: skip
-
-    def _counters(self):
-        with self.page.lock:
-            return {name: self.page.get(name) for name in ("in_flight", "zombies", "tasks", "begun", "ended")}
-
-    def _configure(self, asked):
-        """Settings that a running worker takes over; also those that came with `go`."""
-        if asked.get("memory_sync") in ("off", "sampled", "always"):
-            self.recorder.memory.sync = asked["memory_sync"]
-        return {}
-
-    def _sample(self, asked):
-        counters = {**self._counters(), **self.recorder.sample()}
-        if asked.get("objects") is True:  # slow: every object is looked at
-            counters["gc_objects"] = len(gc.get_objects())
-            with self.page.lock:
-                self.page.gc_objects(counters["gc_objects"])
-        return counters
-
-    def _empty_cache(self, asked):
-        wait_ms = asked.get("wait_ms", 0)
-        wait_s = min(max(wait_ms, 0), EMPTY_CACHE_WAIT_MS) / 1000 if isinstance(wait_ms, int) else 0
-        return self.recorder.empty_cache(wait_s) or {"error": "busy"}
+        return control.Control(fd, self.asks)
 
     # --- patches
 
@@ -141,6 +110,8 @@ class Launcher:
         sys.argv[0] = entry.__file__
         self._patch("load", "_bentoml_impl.loader", "load", self._load_with_words)
         self._patch("deadline", "bentoml._internal.server.http.traffic", "TimeoutMiddleware", self._deadline)
+        if self.drain is not None:
+            self._patch("drain", "uvicorn", "Server.startup", self.drain.around_startup)
         self._patch("records", "_bentoml_sdk.service.factory", "Service.to_asgi", self._to_asgi_with_records)
         return run
 
@@ -194,7 +165,7 @@ class Launcher:
             with moved if entry else contextlib.nullcontext():
                 app = original(service, *args, **kwargs)
             self.feature(page.F_RECORDS | (page.F_OVERRIDES if entry else 0))
-            return records.Edge(app, self.recorder, routes)
+            return records.Edge(app, self.recorder, routes, self.drain)
 
         return to_asgi
 
@@ -206,10 +177,11 @@ class Launcher:
     def _wrap(self, service):
         """Wraps the handlers of the service that this process serves; those of a dependency are wrapped in its own."""
         endpoints = []
+        title = os.environ.get("PLIMSOLL_WORKER_NAME", service.name)  # as the metrics name it
         for index, (name, method) in enumerate(service.apis.items()):
             path = describe.join_paths(service.path_prefix, method.route)
             kind, names = describe.kind_of(method), describe.parameters(method.func)
-            endpoint = records.Endpoint(index, path, kind, bool(method.batchable), service.name, names)
+            endpoint = records.Endpoint(index, path, kind, bool(method.batchable), title, names)
             try:
                 method.func = records.wrap(method.func, self.recorder, endpoint)
             except AttributeError as exc:
@@ -240,6 +212,7 @@ class Launcher:
             self.degrade("dependencies", exc)  # each is made in this process
             return
         os.environ["BENTOML_RUNNER_MAP"] = json.dumps(known)
+        self._patch("sessions", "_bentoml_impl.client.proxy2", "SessionManager.get_session", sessions.replace)
 
     def _agree(self, service):
         """Tells main about the service and does what it says; returns the deadline in seconds."""
@@ -260,7 +233,7 @@ class Launcher:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
             self._find_dependencies(go["runner_map"])
-        self._configure(go)
+        self.asks["configure"](go)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:
             return describe.timeout_s(service) + 1

@@ -156,9 +156,14 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         pl_logs_answer(a, c, &t, path + 6);
     else if (strncmp(path, "/actions/", 9) == 0)
         pl_actions_state(a, c, path + 9);
+    else if (strcmp(path, "/report") == 0 || strcmp(path, "/history") == 0)
+        pl_records_answer(a, c, &t, path + 1, NULL);
+    else if (strncmp(path, "/timeline/", 10) == 0)
+        pl_records_answer(a, c, &t, "timeline", path + 10);
     else if (!pl_admin_own(a, c))
         pl_admin_reply_error(c, 404, "not_found", "no such route",
-                             "/livez /readyz /metrics /status /config /events /logs/SERVICE /actions/ID");
+                             "/livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
+                             "/timeline/SERVICE /actions/ID");
 }
 
 static void on_request(void *ctx, struct pl_conn *c) {
@@ -209,6 +214,7 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
 static void on_gone(void *ctx, struct pl_conn *c) {
     drop_acting(c);
     pl_followers_gone(ctx, c);
+    pl_records_gone(ctx, c);
 }
 
 struct pl_admin *pl_admin_create(struct pl_err *err) {

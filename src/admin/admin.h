@@ -22,6 +22,7 @@ struct pl_admin_options {
     const char *version, *start_reason; /* "first", "crash", "hang", "upgrade" */
     const char *listen, *admin;         /* addresses really bound, for /status */
     const char *state_dir;              /* NULL: none */
+    const char *program;                /* ours, absolute: what reads the record. NULL: nobody does */
     uint32_t keeper_pid;
     bool dry_run; /* stand-in CUDA libraries are mapped: no answer is a model's answer */
 };

@@ -19,6 +19,8 @@ struct pl_event {
 
 /* A connection that goes on: /events?follow or /logs?follow. */
 struct pl_follower;
+/* A child that reads the flight record for a request. */
+struct pl_reading;
 
 struct pl_action {
     char id[24];
@@ -34,6 +36,7 @@ struct pl_admin {
     struct pl_event events[PL_EVENTS_KEPT];
     uint64_t event_count;
     struct pl_follower *followers;
+    struct pl_reading *readings;
     struct pl_timer pulse; /* followers of logs are fed by it */
     struct pl_action actions[PL_ACTIONS_KEPT];
     uint64_t action_count;
@@ -66,6 +69,10 @@ void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_tar
 void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
 void pl_followers_gone(struct pl_admin *a, struct pl_conn *c);
 void pl_followers_end(struct pl_admin *a);
+/* records.c: `what` is report, history or timeline; `service` NULL: as the query says. */
+void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *what,
+                       const char *service);
+void pl_records_gone(struct pl_admin *a, struct pl_conn *c);
 /* actions.c */
 void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body, size_t len);
 const char *pl_actions_new(struct pl_admin *a); /* the id of a running one; borrowed */

@@ -2,10 +2,12 @@
  * not known is absent. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "admin/inside.h"
+#include "crew/last_life.h"
 #include "crew/look.h"
 
 static void set_seconds(json_t *o, const char *key, uint64_t ms) {
@@ -134,12 +136,37 @@ static json_t *replacement_json(const struct pl_service *s, uint64_t now) {
     return o;
 }
 
+/* "0" is GPU 0; a UUID, several, or the host keep their names. */
+static json_t *gpu_json(const char *name) {
+    char *end;
+    long index = strtol(name, &end, 10);
+    return name[0] != '\0' && *end == '\0' ? json_integer(index) : json_string(name);
+}
+
+static json_t *budget_json(const struct pl_admin *a, const struct pl_service *s) {
+    json_t *list = json_array();
+    struct pl_gateway_budget b;
+    for (size_t i = 0; pl_gateway_budget(a->o.gateway, s, i, &b); i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:o,s:I,s:I,s:I,s:I,s:f}", "gpu", gpu_json(b.gpu), "full_bytes",
+                      (json_int_t)b.full_bytes, "budget_bytes", (json_int_t)b.budget_bytes, "charged_bytes",
+                      (json_int_t)b.charged_bytes, "free_bytes", (json_int_t)b.free_bytes, "used_ratio",
+                      b.budget_bytes > 0 ? (double)b.charged_bytes / (double)b.budget_bytes : 0.0));
+    return list;
+}
+
 /* What works for this kind of worker, and what does not. */
-static json_t *guards_json(const struct pl_service *s) {
+static json_t *guards_json(const struct pl_admin *a, const struct pl_service *s) {
+    struct pl_gateway_budget b;
+    bool budget = pl_gateway_budget(a->o.gateway, s, 0, &b);
     bool ours = s->kind != PL_KIND_REMOTE;
     return json_pack("{s:b,s:b,s:b,s:s,s:s,s:b}", "readiness", 1, "restart", ours, "replacement", ours,
-                     "admission", s->config->traffic_max_concurrency > 0 ? "count" : "none", "memory", "none",
-                     "ledger", s->kind == PL_KIND_PYTHON);
+                     "admission",
+                     budget                                   ? "bytes"
+                     : s->config->traffic_max_concurrency > 0 ? "count"
+                                                              : "none",
+                     "memory", "none", "ledger", s->kind == PL_KIND_PYTHON);
 }
 
 static json_t *workers_json(const struct pl_service *s, uint64_t now) {
@@ -193,11 +220,21 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
         json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
     uint64_t proof = pl_look_proof_age_ms(s, now);
     if (proof != UINT64_MAX) json_object_set_new(o, "proof_age_s", json_integer((json_int_t)(proof / 1000)));
-    json_object_set_new(o, "guards", guards_json(s));
+    json_object_set_new(o, "guards", guards_json(a, s));
+    json_object_set_new(o, "budget", budget_json(a, s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
     add_death(o, s);
     add_dependencies(o, s, now);
     return o;
+}
+
+/* What this start had to tell of the one before: nobody was left to say goodbye. */
+static void add_last_life(json_t *o, const struct pl_crew *c) {
+    struct pl_look_life l;
+    if (!pl_look_last_life(c, &l)) return;
+    json_t *life = json_pack("{s:s,s:s,s:s}", "seen", l.seen, "cause", l.cause, "sentence", l.sentence);
+    if (l.scope != NULL) json_object_set_new(life, "scope", json_string(l.scope));
+    json_object_set_new(o, "last_life", life);
 }
 
 static json_t *events_json(const struct pl_admin *a, unsigned most) {
@@ -254,6 +291,7 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                           "uptime_s", (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a),
                           "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
                           services, "events", events_json(a, 10));
+    add_last_life(o, a->o.crew);
     json_object_set_new(o, "gpus", gpus_json(a, now));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));

@@ -5,6 +5,8 @@
  * 32 requests where they are slow. */
 #include "admit/admit.h"
 
+#include "admit/line.h"
+
 enum {
     WELL_KNOWN = 8, /* releases before a rate may refuse anybody */
     HALVE_AT_SERVED = 64,
@@ -15,8 +17,13 @@ enum {
     RETRY_MOST_MS = 3600000
 };
 
-static bool places_full(const struct pl_admit *a) {
+static bool count_full(const struct pl_admit *a) {
     return a->limits.max_concurrency > 0 && a->running >= a->limits.max_concurrency;
+}
+
+/* Somebody would run if there were room. */
+static bool places_full(const struct pl_admit *a) {
+    return count_full(a) || (a->bytes_short && a->queued > 0);
 }
 
 static void learn(struct pl_admit *a) {
@@ -61,27 +68,67 @@ static void pass_gap(struct pl_admit *a, const struct pl_admit_supply *s, uint64
     a->gap_left_ms = s->boot_left_ms;
 }
 
-static void take_out(struct pl_admit *a, struct pl_admit_entry *e) {
-    *(e->prev != NULL ? &e->prev->next : &a->oldest) = e->next;
-    *(e->next != NULL ? &e->next->prev : &a->newest) = e->prev;
-    e->next = e->prev = NULL;
-    e->state = PL_ADMIT_OUTSIDE;
-    a->queued--;
+/* --- bytes */
+
+static bool counts_bytes(const struct pl_admit *a) {
+    for (unsigned i = 0; i < PL_ADMIT_PLACES; i++)
+        if (a->places[i].full > 0) return true;
+    return false;
 }
 
-static void put_before(struct pl_admit *a, struct pl_admit_entry *e, struct pl_admit_entry *at) {
-    e->next = at;
-    e->prev = at != NULL ? at->prev : a->newest;
-    *(e->prev != NULL ? &e->prev->next : &a->oldest) = e;
-    *(at != NULL ? &at->prev : &a->newest) = e;
-    e->state = PL_ADMIT_QUEUED;
-    a->queued++;
+/* The largest budget: as it is now, or whole. */
+static uint64_t most_bytes(const struct pl_admit *a, bool whole) {
+    uint64_t most = 0;
+    for (unsigned i = 0; i < PL_ADMIT_PLACES; i++) {
+        uint64_t bytes = whole ? a->places[i].full : a->places[i].bytes;
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
-static void run(struct pl_admit *a, struct pl_admit_entry *e, uint64_t now_ms) {
+/* Where most is free among the places with a worker; NOWHERE: bytes do not count there. */
+static unsigned roomiest(const struct pl_admit *a, uint32_t ready) {
+    unsigned best = PL_ADMIT_NOWHERE;
+    for (unsigned i = 0; i < PL_ADMIT_PLACES; i++) {
+        const struct pl_budget *b = &a->places[i];
+        if ((ready >> i & 1) == 0 || b->full == 0) continue;
+        if (best == PL_ADMIT_NOWHERE || pl_budget_free(b) > pl_budget_free(&a->places[best])) best = i;
+    }
+    return best;
+}
+
+static bool bytes_fit(const struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
+    if (e->cost == 0 || !counts_bytes(a)) return true;
+    unsigned i = roomiest(a, ready);
+    return i == PL_ADMIT_NOWHERE || pl_budget_free(&a->places[i]) >= e->cost;
+}
+
+static void charge(struct pl_admit *a, struct pl_admit_entry *e, uint32_t ready) {
+    unsigned i = e->cost > 0 ? roomiest(a, ready) : PL_ADMIT_NOWHERE;
+    e->place = (uint8_t)i;
+    e->charged = i != PL_ADMIT_NOWHERE ? e->cost : 0;
+    if (i != PL_ADMIT_NOWHERE) a->places[i].charged += e->charged;
+}
+
+static void uncharge(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->charged > 0) a->places[e->place].charged -= e->charged;
+    e->charged = 0;
+    e->place = PL_ADMIT_NOWHERE;
+    a->bytes_short = false; /* until somebody finds out anew */
+}
+
+void pl_admit_set_budget(struct pl_admit *a, unsigned place, uint64_t full) {
+    pl_budget_set(&a->places[place], full);
+    a->bytes_short = false;
+}
+
+static void run(struct pl_admit *a, struct pl_admit_entry *e, const struct pl_admit_supply *s,
+                uint64_t now_ms) {
     e->state = PL_ADMIT_RUNNING;
     e->started_ms = now_ms;
     a->running++;
+    charge(a, e, s->places);
+    pl_line_served(a, e);
     if (places_full(a)) a->saturated = true;
 }
 
@@ -118,8 +165,11 @@ static uint64_t boot_left(const struct pl_admit_supply *s) {
 /* How long the next one in the queue would wait, in ms; 0 when that is not known well enough to refuse by it.
  */
 static double predicted_wait(const struct pl_admit *a, const struct pl_admit_supply *s) {
-    if (a->limits.max_concurrency <= 0 || a->served < WELL_KNOWN || a->drain_per_s <= 0) return 0;
-    int64_t free = a->limits.max_concurrency > a->running ? a->limits.max_concurrency - a->running : 0;
+    if ((a->limits.max_concurrency <= 0 && !a->bytes_short) || a->served < WELL_KNOWN || a->drain_per_s <= 0)
+        return 0;
+    int64_t free = a->limits.max_concurrency > a->running && !a->bytes_short
+                       ? a->limits.max_concurrency - a->running
+                       : 0;
     int64_t before = in_line(a) + 1 - free;
     double ms = before > 0 ? (double)before * 1000.0 / a->drain_per_s : 0;
     return ms + (s->ready == 0 && !a->held ? (double)s->boot_left_ms : 0);
@@ -134,7 +184,8 @@ static enum pl_admit_verdict refuse(struct pl_admit_refusal *why, enum pl_reason
 /* Why the queue does not take one more; NONE: it does. */
 static enum pl_reason queue_refuses(const struct pl_admit *a, const struct pl_admit_supply *s) {
     const struct pl_admit_limits *l = &a->limits;
-    if (l->queue_requests <= 0) return PL_REASON_CONCURRENCY;
+    if (l->queue_requests <= 0)
+        return a->bytes_short && !count_full(a) ? PL_REASON_BUDGET : PL_REASON_CONCURRENCY;
     if (in_line(a) >= l->queue_requests) return PL_REASON_QUEUE_FULL;
     return predicted_wait(a, s) > (double)l->max_wait_ms ? PL_REASON_PREDICTED_WAIT : PL_REASON_NONE;
 }
@@ -150,6 +201,13 @@ static enum pl_reason gap_refuses(const struct pl_admit *a, const struct pl_admi
     return never ? PL_REASON_NOT_READY : PL_REASON_NONE;
 }
 
+/* Why its bytes will never, or not for a long time, be there; NONE: they may be. */
+static enum pl_reason bytes_refuse(const struct pl_admit *a, const struct pl_admit_entry *e) {
+    if (e->cost == 0 || !counts_bytes(a)) return PL_REASON_NONE;
+    if (e->cost > most_bytes(a, true)) return PL_REASON_CONTEXT_LENGTH;
+    return e->cost > most_bytes(a, false) ? PL_REASON_BUDGET : PL_REASON_NONE;
+}
+
 enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
                                       const struct pl_admit_supply *s, uint64_t now_ms,
                                       struct pl_admit_refusal *why) {
@@ -161,32 +219,48 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
     enum pl_reason reason = gap ? gap_refuses(a, s) : PL_REASON_NONE;
     if (reason != PL_REASON_NONE) return refuse(why, reason, boot_left(s));
 
-    *e = (struct pl_admit_entry){ .arrived_ms = now_ms, .number = ++a->arrivals };
-    if (!gap && a->queued == 0 && !places_full(a)) {
-        run(a, e, now_ms);
-        return PL_ADMIT_GO;
+    *e = (struct pl_admit_entry){ .arrived_ms = now_ms,
+                                  .number = ++a->arrivals,
+                                  .flow = e->flow,
+                                  .cost = e->cost,
+                                  .place = PL_ADMIT_NOWHERE };
+    bool lets = a->limits.observe && !gap;
+    enum pl_reason never = bytes_refuse(a, e);
+    if (never != PL_REASON_NONE) {
+        refuse(why, never, pl_admit_retry_after(a));
+        if (!lets) return PL_ADMIT_REFUSED;
+    }
+    pl_line_stamp(a, e);
+    if (!gap && a->queued == 0 && !count_full(a)) {
+        if (bytes_fit(a, e, s->places)) {
+            run(a, e, s, now_ms);
+            return PL_ADMIT_GO;
+        }
+        a->bytes_short = true;
     }
     uint64_t back_ms = pl_admit_retry_after(a);
     if (gap && back_ms < s->boot_left_ms) back_ms = s->boot_left_ms;
     reason = queue_refuses(a, s);
-    if (reason != PL_REASON_NONE) refuse(why, reason, back_ms);
-    bool lets = a->limits.observe && !gap;
+    if (reason != PL_REASON_NONE && never == PL_REASON_NONE) refuse(why, reason, back_ms);
     if (lets && a->queued == 0) {
-        run(a, e, now_ms);
+        run(a, e, s, now_ms);
         return PL_ADMIT_GO;
     }
     if (reason != PL_REASON_NONE && !lets) return PL_ADMIT_REFUSED;
-    put_before(a, e, NULL);
+    pl_line_put(a, e);
     return PL_ADMIT_WAIT;
 }
 
 struct pl_admit_entry *pl_admit_next(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms) {
-    struct pl_admit_entry *e = a->oldest;
+    struct pl_admit_entry *e = pl_line_first(a);
     pass_time(a, now_ms);
     pass_gap(a, s, now_ms);
-    if (e == NULL || s->ready == 0 || (places_full(a) && !a->limits.observe)) return NULL;
-    take_out(a, e);
-    run(a, e, now_ms);
+    if (e == NULL || s->ready == 0 || (count_full(a) && !a->limits.observe)) return NULL;
+    /* It waits at the head until there is room for it: smaller ones behind it would keep it out for ever. */
+    a->bytes_short = !bytes_fit(a, e, s->places);
+    if (a->bytes_short && !a->limits.observe) return NULL;
+    pl_line_take(a, e);
+    run(a, e, s, now_ms);
     return e;
 }
 
@@ -201,7 +275,7 @@ struct pl_admit_entry *pl_admit_expired(struct pl_admit *a, uint64_t now_ms, str
     struct pl_admit_entry *e = a->oldest;
     pass_time(a, now_ms);
     if (e == NULL || (now_ms < pl_admit_deadline(a) && !is_hopeless(a, e))) return NULL;
-    take_out(a, e);
+    pl_line_take(a, e);
     if (a->held)
         refuse(why, PL_REASON_HANDOVER, a->gap_left_ms != 0 ? a->gap_left_ms : BOOT_UNKNOWN_MS);
     else
@@ -226,23 +300,22 @@ void pl_admit_release(struct pl_admit *a, struct pl_admit_entry *e, bool served,
     }
     e->state = PL_ADMIT_OUTSIDE;
     a->running--;
+    uncharge(a, e);
 }
 
 void pl_admit_withdraw(struct pl_admit *a, struct pl_admit_entry *e) {
-    if (e->state == PL_ADMIT_QUEUED) take_out(a, e);
+    if (e->state == PL_ADMIT_QUEUED) pl_line_take(a, e);
 }
 
 void pl_admit_requeue(struct pl_admit *a, struct pl_admit_entry *e) {
     if (e->state != PL_ADMIT_RUNNING) return;
-    struct pl_admit_entry *at = a->oldest;
     a->running--;
-    /* Everybody who ran arrived before everybody who waits, other returners apart: this loop is short. */
-    while (at != NULL && at->number < e->number) at = at->next;
-    put_before(a, e, at);
+    uncharge(a, e);
+    pl_line_put(a, e);
 }
 
 struct pl_admit_entry *pl_admit_evict(struct pl_admit *a) {
     struct pl_admit_entry *e = a->oldest;
-    if (e != NULL) take_out(a, e);
+    if (e != NULL) pl_line_take(a, e);
     return e;
 }

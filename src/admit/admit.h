@@ -1,9 +1,10 @@
 /* admit/admit.h - who may go to a worker now, who waits, who is refused and told when to come back.
  *
- * First form: a count of running requests (max_concurrency), a bounded queue by count and wait. The charge is
- * taken at arrival, in one place; nothing here knows a socket or a clock. Charged in bytes: later, same
- * shape. An entry lives inside the request it stands for; every entry that was admitted or queued must be
- * released or withdrawn exactly once.
+ * A count of running requests (max_concurrency), bytes at each place where workers run (admit/budget.h), and
+ * a bounded queue by count and wait, fair between flows (admit/line.h). The charge is taken at arrival, in
+ * one place, and given back when the worker is really done; nothing here knows a socket or a clock. An entry
+ * lives inside the request it stands for; every entry that was admitted or queued must be released or
+ * withdrawn exactly once.
  */
 #ifndef PL_ADMIT_ADMIT_H
 #define PL_ADMIT_ADMIT_H
@@ -11,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "admit/budget.h"
 #include "base/reasons.h"
 
 struct pl_admit_limits {
@@ -29,6 +31,7 @@ struct pl_admit_supply {
     uint64_t boot_left_ms; /* expected until a worker is ready; 0 = unknown */
     bool handover;         /* the gap was opened on purpose: requests are held */
     uint64_t hold_ms;      /* for so long at most; takes the place of max_wait while it is open */
+    uint32_t places;       /* where workers are ready: a bit for each of pl_admit.places; only for budgets */
 };
 
 enum pl_admit_state { PL_ADMIT_OUTSIDE, PL_ADMIT_QUEUED, PL_ADMIT_RUNNING };
@@ -37,6 +40,18 @@ struct pl_admit_entry {
     uint64_t arrived_ms, started_ms;
     uint64_t number; /* order of arrival; what the queue is sorted by */
     uint8_t state;   /* enum pl_admit_state; zero it before the first use */
+    uint8_t place;   /* while it runs, and is charged: where */
+    uint32_t flow;   /* set before pl_admit_arrive: whose it is; 0: nobody's in particular */
+    uint64_t cost;   /* set before pl_admit_arrive: bytes; 0: none */
+    uint64_t charged;
+    uint64_t turn; /* inside, see line.h */
+    struct pl_admit_entry *flow_next, *flow_prev;
+};
+
+enum { PL_ADMIT_FLOWS = 256, PL_ADMIT_PLACES = 32, PL_ADMIT_NOWHERE = 255 };
+struct pl_admit_flow {
+    struct pl_admit_entry *oldest, *newest; /* of those that wait */
+    uint64_t finish;                        /* virtual time at which its last one ends */
 };
 
 struct pl_admit {
@@ -53,6 +68,11 @@ struct pl_admit {
     bool held;                         /* a handover is open */
     uint64_t held_from_ms, held_to_ms; /* when it was opened; when the last one closed */
     uint64_t hold_ms, gap_left_ms;     /* of it, as last told */
+    struct pl_budget places[PL_ADMIT_PLACES];
+    bool bytes_short; /* the next one found no room for its bytes */
+    struct pl_admit_flow flows[PL_ADMIT_FLOWS];
+    uint16_t active[PL_ADMIT_FLOWS], active_count; /* flows with somebody who waits */
+    uint64_t turn;                                 /* virtual time */
 };
 
 enum pl_admit_verdict { PL_ADMIT_GO, PL_ADMIT_WAIT, PL_ADMIT_REFUSED };
@@ -64,6 +84,9 @@ struct pl_admit_refusal {
 void pl_admit_init(struct pl_admit *a, const struct pl_admit_limits *limits);
 /* Live change of limits; lowered below use it never evicts. Call pl_admit_next after it. */
 void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limits);
+/* A place's budget, 0: none. A request is charged where most is free; where no place has a budget, bytes do
+ * not count. Call pl_admit_next after it. */
+void pl_admit_set_budget(struct pl_admit *a, unsigned place, uint64_t full);
 
 /* GO: running now. WAIT: in the queue. REFUSED: `why` is filled, the entry stays outside. With `observe` what
  * a limit would have refused is GO, and `why` is filled all the same (else its reason is NONE); those that
@@ -73,7 +96,8 @@ void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limit
  * counts as such), else not_ready. A place in the queue is refused early (predicted_wait) only while the
  * drain rate is well known. A handover waits in the queue if its end is expected within the hold, else
  * `handover` with what is left of it. Never jumps the queue. Draining and failed services answer with the
- * remaining boot too: something else may be coming up. */
+ * remaining boot too: something else may be coming up. A cost above every place's whole budget can never fit
+ * (context_length); one above what is left of them after an OOM is refused too (budget). */
 enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
                                       const struct pl_admit_supply *s, uint64_t now_ms,
                                       struct pl_admit_refusal *why);

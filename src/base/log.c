@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/log_format.h"
+#include "base/log_marks.h"
 
 enum {
     RING_BYTES = 1 << 20,
@@ -52,10 +53,11 @@ struct pl_logger {
     _Atomic uint64_t dropped;
     pthread_mutex_t lock; /* the rings and `stop_ms`; never held across a system call that may wait */
     struct stream streams[2];
-    struct stream *own, *raw; /* one and the same when both descriptors are one file: lines must not mix */
-    uint64_t size;            /* of a ring */
-    uint64_t stop_ms;         /* the writer leaves when all is written, at the latest then; 0: not asked to */
-    int bell, left;           /* eventfds: there is something to do; the writer has left */
+    struct stream *own, *raw;  /* one and the same when both descriptors are one file: lines must not mix */
+    struct pl_log_marks marks; /* of `raw` */
+    uint64_t size;             /* of a ring */
+    uint64_t stop_ms; /* the writer leaves when all is written, at the latest then; 0: not asked to */
+    int bell, left;   /* eventfds: there is something to do; the writer has left */
     pthread_t thread;
 };
 
@@ -124,6 +126,19 @@ bool pl_log_raw(struct pl_logger *l, const char *bytes, size_t count) {
     return fits;
 }
 
+void pl_log_raw_mark(struct pl_logger *l, _Atomic uint64_t *to, uint64_t value) {
+    pthread_mutex_lock(&l->lock);
+    pl_log_marks_add(&l->marks, l->raw->tail, to, value);
+    pl_log_marks_reach(&l->marks, l->raw->head); /* nothing may wait: then nobody would come by */
+    pthread_mutex_unlock(&l->lock);
+}
+
+void pl_log_raw_forget(struct pl_logger *l, const _Atomic uint64_t *to) {
+    pthread_mutex_lock(&l->lock);
+    pl_log_marks_forget(&l->marks, to);
+    pthread_mutex_unlock(&l->lock);
+}
+
 void pl_log_text(struct pl_logger *l, const char *text) { put_own(l, text, strlen(text)); }
 
 /* The writer, locked: when half the ring is free again, one line says what is missing at this place. */
@@ -176,6 +191,7 @@ static bool write_some(struct pl_logger *l, struct stream *s) {
             atomic_fetch_add(&l->dropped, count_lines(piece[i].iov_base, piece[i].iov_len));
     }
     s->head += done == -1 ? n : (size_t)done;
+    if (s == l->raw) pl_log_marks_reach(&l->marks, s->head);
     return true;
 }
 
@@ -352,7 +368,7 @@ void pl_log_emit_as(struct pl_logger *l, const struct pl_buf *line, enum pl_leve
         format_event(l, &text, o->format, level, event, wall_ms, fields, count);
         line = &text;
     }
-    put_own(l, line->data, line->len);
+    if (pl_log_wants(l, level)) put_own(l, line->data, line->len);
     if (o->tap != NULL) {
         if (line != &text || o->format != PL_LOG_JSON) {
             text.len = 0;
@@ -365,7 +381,8 @@ void pl_log_emit_as(struct pl_logger *l, const struct pl_buf *line, enum pl_leve
 
 void pl_log_emit(struct pl_logger *l, enum pl_level level, const char *event, const struct pl_field *fields,
                  size_t count) {
-    if (!pl_log_wants(l, level)) return;
+    bool tapped = l->options.tap != NULL && level >= l->options.tap_min;
+    if (!tapped && !pl_log_wants(l, level)) return;
     pl_log_emit_as(l, NULL, level, event, pl_wall_ms(l->options.clock), fields, count);
 }
 

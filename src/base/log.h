@@ -40,8 +40,8 @@ struct pl_field {
 #define F_REAL(k, v)    ((struct pl_field){ .key = (k), .kind = PL_F_REAL, .u.d = (v) })
 #define F_BOOL(k, v)    ((struct pl_field){ .key = (k), .kind = PL_F_BOOL, .u.i = (v) ? 1 : 0 })
 
-/* Told of every event at or above `min`, on the caller's thread, as one JSON line without its newline; `line`
- * is borrowed. How `plimsoll events` and /events see what the log sees. */
+/* Told of every event at or above `min` or `tap_min`, whichever is lower, on the caller's thread, as one JSON
+ * line without its newline; `line` is borrowed. How `plimsoll events` and /events see what the log sees. */
 typedef void pl_log_tap(void *ctx, enum pl_level level, const char *event, const char *line, size_t len);
 
 struct pl_logger;
@@ -55,6 +55,7 @@ struct pl_log_options {
     size_t ring_bytes; /* for each descriptor, a power of two; 0: 1 MiB */
     const struct pl_clock *clock;
     pl_log_tap *tap; /* or NULL */
+    enum pl_level tap_min;
     void *tap_ctx;
 };
 
@@ -83,6 +84,10 @@ void pl_log_emit(struct pl_logger *l, enum pl_level level, const char *event, co
 /* Bytes for stdout exactly as they are (whole lines), at most three quarters of the ring at once: the rest
  * stays free for our own events. False: no room now, nothing was taken; keep them and try again. */
 bool pl_log_raw(struct pl_logger *l, const char *bytes, size_t count);
+/* Once all that was handed over by now is written, the writer's thread raises *to to `value`: what is on its
+ * way when we are killed can be told by another. *to is borrowed until it is reached or pl_log_raw_forget. */
+void pl_log_raw_mark(struct pl_logger *l, _Atomic uint64_t *to, uint64_t value);
+void pl_log_raw_forget(struct pl_logger *l, const _Atomic uint64_t *to);
 /* Text for the terminal or log stream exactly as it is: the banner. */
 void pl_log_text(struct pl_logger *l, const char *text);
 /* Lines that did not fit since the start. */

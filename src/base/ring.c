@@ -140,7 +140,7 @@ static void skip(struct pl_ring *r, uint64_t seen, uint64_t to) {
     atomic_store_explicit(&r->head->lost_after, lost, memory_order_release);
     atomic_store_explicit(&r->head->skip_to, to, memory_order_release);
     atomic_store_explicit(&r->head->lost, lost, memory_order_release);
-    atomic_store_explicit(&r->head->seen, to, memory_order_release);
+    pl_ring_seen(&r->head->seen, to);
 }
 
 static uint64_t settled_place(struct pl_ring *r) {
@@ -149,12 +149,27 @@ static uint64_t settled_place(struct pl_ring *r) {
     if (to <= seen) return seen;
     uint64_t lost = atomic_load_explicit(&r->head->lost_after, memory_order_relaxed);
     atomic_store_explicit(&r->head->lost, lost, memory_order_release);
-    atomic_store_explicit(&r->head->seen, to, memory_order_release);
+    pl_ring_seen(&r->head->seen, to);
     return to;
 }
 
+void pl_ring_seen(_Atomic uint64_t *seen, uint64_t place) {
+    uint64_t now = atomic_load_explicit(seen, memory_order_relaxed);
+    while (now < place && !atomic_compare_exchange_weak_explicit(seen, &now, place, memory_order_release,
+                                                                 memory_order_relaxed)) {
+    }
+}
+
 size_t pl_ring_read(struct pl_ring *r, void *out, size_t cap) {
+    size_t n = pl_ring_peek(r, out, cap);
+    pl_ring_seen(&r->head->seen, r->place);
+    return n;
+}
+
+size_t pl_ring_peek(struct pl_ring *r, void *out, size_t cap) {
     uint64_t seen = settled_place(r);
+    if (seen < r->place) seen = r->place;
+    r->place = seen;
     uint64_t head = atomic_load_explicit(&r->head->head, memory_order_acquire);
     uint64_t low = oldest_whole(r);
     uint64_t at = seen < low ? low : seen;
@@ -171,6 +186,6 @@ size_t pl_ring_read(struct pl_ring *r, void *out, size_t cap) {
     size_t torn = low <= at ? 0 : low - at < count ? (size_t)(low - at) : count;
     memmove(out, (uint8_t *)out + torn, count - torn);
     if (at + torn > seen) skip(r, seen, at + torn);
-    atomic_store_explicit(&r->head->seen, at + count, memory_order_release);
+    r->place = at + count;
     return count - torn;
 }

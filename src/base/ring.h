@@ -42,6 +42,7 @@ struct pl_ring {
     struct pl_ring_head *head; /* mapped; NULL: closed */
     uint8_t *data;
     uint64_t size;
+    uint64_t place; /* reader: what is before it has been read; `seen` follows by pl_ring_seen */
 };
 
 /* Makes a ring of `bytes` data (a power of two, at least PL_RING_MIN) and maps it. Its descriptor, owned by
@@ -60,4 +61,9 @@ void pl_ring_put(struct pl_ring *r, const void *bytes, size_t count);
 /* Reader: up to `cap` bytes that follow the reader's place. What was overwritten before it came is added to
  * `lost`. 0 with a moved place is possible: all that was looked at had been overwritten. */
 size_t pl_ring_read(struct pl_ring *r, void *out, size_t cap);
+/* The same, but `seen` stays: what was read is the reader's only when it says so, and a reader that is killed
+ * before leaves it to the next one. */
+size_t pl_ring_peek(struct pl_ring *r, void *out, size_t cap);
+/* Everything before `place` is done with. Never goes back; from any thread. */
+void pl_ring_seen(_Atomic uint64_t *seen, uint64_t place);
 #endif

@@ -103,9 +103,11 @@ enum pl_wire_result pl_wire_receive(int fd, struct pl_wire_message *m) {
     };
     ssize_t n;
     m->fd_count = 0;
+    /* Who ends with something unread leaves an ECONNRESET in front of what it had said: told once, then its
+     * last words can be read. */
     do {
         n = recvmsg(fd, &head, MSG_CMSG_CLOEXEC);
-    } while (n == -1 && errno == EINTR);
+    } while (n == -1 && (errno == EINTR || errno == ECONNRESET));
     if (n == -1) return errno == EAGAIN ? PL_WIRE_AGAIN : PL_WIRE_CLOSED;
     take_fds(m, &head);
     size_t got = (size_t)n;

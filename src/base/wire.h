@@ -112,7 +112,10 @@ struct pl_wire_list {
     uint64_t after;
 };
 
-enum pl_spawn_flag { PL_SPAWN_LISTENER = 1, PL_SPAWN_CONTROL = 2, PL_SPAWN_USER = 4 };
+/* ASIDE: no worker, but something beside them: its generation comes from a row of its own, so that the
+ * numbers of workers, which people see, have no holes. */
+enum pl_spawn_flag { PL_SPAWN_LISTENER = 1, PL_SPAWN_CONTROL = 2, PL_SPAWN_USER = 4, PL_SPAWN_ASIDE = 8 };
+#define PL_WIRE_FIRST_ASIDE (UINT64_C(1) << 48)
 
 /* Descriptors: recipe, then the listener and the control socket if the flags say so. The keeper makes page
  * and log ring. The recipe is a memfd: pl_recipe_head, then NUL-ended words: folder, argv, environment. */

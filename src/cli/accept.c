@@ -97,6 +97,22 @@ static bool fill_program(struct pl_config *c, size_t i, struct pl_err *err) {
     return ok;
 }
 
+/* The model's file as a full path, and the engine that reads it. */
+static bool fill_model(struct pl_config *c, size_t i, struct pl_err *err) {
+    struct pl_service_config *s = &c->services[i];
+    char wanted[PL_PATH_BYTES], real[PATH_MAX], engine[PL_PATH_BYTES];
+    const char *place = NULL;
+    bool flag = pl_config_origin(c, i, "model", &place) == PL_FROM_FLAG;
+    snprintf(wanted, sizeof wanted, flag || s->model[0] == '/' ? "%s%s" : "%s/%s",
+             flag || s->model[0] == '/' ? "" : s->working_dir, s->model);
+    if (realpath(wanted, real) == NULL) {
+        PL_FAIL_SYS(err, errno, "%s: model of service %s: %s", place, s->id, wanted);
+        err->code = PL_E_CONFIG;
+        return false;
+    }
+    return pl_path_llama(engine, err) && fill(c, i, "model", real, err);
+}
+
 static void note_own_port(struct pl_config *c, size_t i) {
     const char *flag = pl_command_own_port(&c->services[i]), *place = "";
     char line[256];
@@ -127,6 +143,7 @@ static bool fill_service(struct pl_config *c, size_t i, const char *folder, stru
     if (folder[0] != '\0' && s->run != NULL && !pl_config_set(c, i, "run", ".", PL_FROM_FLAG, "", err))
         return false;
     if (!pl_engine_presets(c, i, err) || !pl_seen_gpus(c, i, err)) return false;
+    if (has(c, i, "model") && !fill_model(c, i, err)) return false;
     if (has(c, i, "command") && !fill_program(c, i, err)) return false;
     if (has(c, i, "command")) note_own_port(c, i);
     if (s->run == NULL) return true;

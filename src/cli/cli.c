@@ -142,6 +142,7 @@ int pl_cli_main(int argc, char **argv) {
     struct pl_arena arena;
     struct pl_cli cli = { .program = argv[0], .arena = &arena };
     if (argc > 1 && strcmp(argv[1], "main") == 0) return pl_run_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "read-record") == 0) return pl_read_record_main(argc, argv);
     pl_arena_init(&arena, 0);
     int status = dispatch(argc, argv, &cli);
     pl_arena_free(&arena);

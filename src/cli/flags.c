@@ -54,11 +54,21 @@ static const struct pl_flag plan_flags[] = {
     { "eager", 0, PL_FLAG_SWITCH, NULL, "plan without CUDA graphs" },
     { "strategies", 0, PL_FLAG_SWITCH, NULL,
       "static and continuous batching, paged KV, INT8, INT4 side by side" },
+    { "record", 0, PL_FLAG_VALUE, "FILE", "expect the lengths of the requests in this flight record" },
     { "explain", 0, PL_FLAG_SWITCH, NULL, "the usual formulas beside this plan" },
     { "flags", 0, PL_FLAG_VALUE, "ENGINE", "only the engine's command line, each flag with its rule" },
     { "yaml", 0, PL_FLAG_SWITCH, NULL, "only the service for plimsoll.yaml" },
     { "k8s", 0, PL_FLAG_SWITCH, NULL, "only the memory of a pod" },
     { "total-gib", 0, PL_FLAG_VALUE, "X", "as --gpu card:XGiB" },
+};
+static const struct pl_flag report_flags[] = {
+    { "last", 0, PL_FLAG_SWITCH, NULL, "the minute before the last death (unless a time is given)" },
+    { "since", 0, PL_FLAG_VALUE, "T", "from this time on: 2026-11-30T14:02:11Z, or 10m ago" },
+    { "until", 0, PL_FLAG_VALUE, "T", "up to this time" },
+    { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
+    { "would", 0, PL_FLAG_SWITCH, NULL, "what was not done, because of a service's mode" },
+    { "html", 0, PL_FLAG_VALUE, "FILE", "a page with plots too" },
+    { "record", 0, PL_FLAG_VALUE, "FILE", "this record, with no server" },
 };
 static const struct pl_flag drain_flags[] = {
     { "timeout", 0, PL_FLAG_VALUE, "DUR", "how long to wait for what runs (60s)" },
@@ -113,6 +123,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "reload", reload_flags, sizeof reload_flags / sizeof *reload_flags },
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },
         { "plan", plan_flags, sizeof plan_flags / sizeof *plan_flags },
+        { "report", report_flags, sizeof report_flags / sizeof *report_flags },
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
         { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },

@@ -142,6 +142,14 @@ bool pl_path_watch(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("libexec/plimsoll/watch", out, err);
 }
 
+bool pl_path_llama(char out[PL_PATH_BYTES], struct pl_err *err) {
+    if (beside("libexec/plimsoll/llama", out, err)) return true;
+    PL_FAIL(err, PL_E_SYS, "plimsoll-llama is not installed: this build is without it");
+    return pl_err_hint(err,
+                       "build with -DPL_LLAMA_DIR=PREFIX of libllama, or run llama-server: plimsoll serve -- "
+                       "llama-server -m FILE.gguf");
+}
+
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("share/plimsoll/python-" PL_VERSION, out, err);
 }

@@ -16,6 +16,8 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]);
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_keeper(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_watch(char out[PL_PATH_BYTES], struct pl_err *err);
+/* plimsoll-llama; false where this build is without it. */
+bool pl_path_llama(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_python_side(char out[PL_PATH_BYTES], struct pl_err *err);
 bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err); /* the stand-in CUDA libraries */
 /* The cache folder, made: $PLIMSOLL_CACHE, /var/cache/plimsoll as root, $XDG_CACHE_HOME/plimsoll or

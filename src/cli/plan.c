@@ -7,7 +7,7 @@
 #include "cli/verbs.h"
 #include "plan/plan.h"
 
-enum { NO_GPU_STATUS = 4, NO_OUTPUT_STATUS = 5 };
+enum { NO_GPU_STATUS = 4, CANNOT_JUDGE_STATUS = 4, NO_OUTPUT_STATUS = 5 };
 
 /* A count from `least`; K is a thousand. Not given: true, `out` as it was. */
 static bool count_flag(const struct pl_args *args, const char *name, uint64_t least, uint64_t most,
@@ -106,6 +106,8 @@ int pl_verb_plan(struct pl_cli *cli) {
     struct pl_gpu gpu;
     struct pl_buf out, aside;
     int status = 0;
+    bool too_few;
+    const char *record = pl_args_value(&cli->args, "record");
     struct pl_plan_files *files = pl_arena_alloc(cli->arena, sizeof *files);
     struct pl_plan *plan = pl_arena_alloc(cli->arena, sizeof *plan);
     if (files == NULL || plan == NULL) {
@@ -113,6 +115,10 @@ int pl_verb_plan(struct pl_cli *cli) {
         return pl_cli_fail(cli, &err);
     }
     /* what was typed is checked before anything is opened */
+    if (record != NULL && pl_args_has(&cli->args, "expect")) {
+        PL_FAIL(&err, PL_E_USAGE, "--expect and --record: one of them says what requests there are");
+        return pl_cli_fail(cli, &err);
+    }
     if (!read_ask(&cli->args, false, &ask, &err)) return pl_cli_fail(cli, &err);
     if (!read_gpu(&cli->args, &gpu, &status, &err)) {
         pl_cli_fail(cli, &err);
@@ -125,6 +131,10 @@ int pl_verb_plan(struct pl_cli *cli) {
         PL_FAIL(&err, PL_E_USAGE, "%s is no GGUF: llama.cpp cannot be started with it", files->target);
         pl_err_hint(&err, "convert it, and plan the .gguf");
         return pl_cli_fail(cli, &err);
+    }
+    if (record != NULL && !pl_plan_record(record, ask.expect, &ask.expect_count, &too_few, &err)) {
+        status = pl_cli_fail(cli, &err);
+        return too_few ? CANNOT_JUDGE_STATUS : status;
     }
     ask.gpu = gpu;
     ask.target = files->target;

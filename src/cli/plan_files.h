@@ -4,6 +4,7 @@
 #define PL_CLI_PLAN_FILES_H
 #include "model/weights.h"
 #include "plan/gpus.h"
+#include "plan/plan.h"
 
 struct pl_plan_files {
     struct pl_model model;
@@ -16,4 +17,7 @@ struct pl_plan_files {
 bool pl_plan_read(const char *target, struct pl_arena *arena, struct pl_plan_files *out, struct pl_err *err);
 /* The cards of this machine, by NVML. false: there is none that can be asked. */
 bool pl_plan_cards(struct pl_gpu *out, struct pl_err *err);
+/* What lengths the requests in a flight record had. `too_few`: nothing can be said (exit status 4). */
+bool pl_plan_record(const char *file, struct pl_expect out[PL_EXPECTS], size_t *found, bool *too_few,
+                    struct pl_err *err);
 #endif

@@ -22,8 +22,8 @@ static struct {
     struct pl_config *replaced; /* was in force; kept until the next reload: it is also the way back */
     struct pl_changes changes;
     struct pl_err err;
-    size_t waiting, live, generations;
-    bool failed;
+    size_t waiting, live, generations, below; /* below: dependencies that have their new generation */
+    bool failed, callers;                     /* callers: their turn, after what they depend on */
     char why[256];
 } renew;
 
@@ -98,6 +98,18 @@ static bool has_change(const char *service, enum pl_change_class class) {
     return false;
 }
 
+/* Its dependencies that run apart, all at once: they are made of the same files and settings. */
+static void replace_below(struct pl_service *s, const struct pl_replace_wish *wish) {
+    struct pl_err err;
+    if (s->config->dependencies == PL_CFG_DEPENDENCIES_INLINE) return; /* they go when their callers have */
+    for (struct pl_service *d = s->dependencies; d != NULL; d = d->next) {
+        if (!pl_look_wanted(d)) continue;
+        bool told = wish->action != NULL;
+        renew.waiting += told;
+        if (!pl_service_replace(d, wish, NULL, &err) && told) pl_renew_replaced(false, err.msg);
+    }
+}
+
 static void roll_back(void) {
     struct pl_config *bad = renew.o.app->config;
     struct pl_err err;
@@ -107,13 +119,17 @@ static void roll_back(void) {
         struct pl_service *s = pl_crew_service(renew.o.crew, i);
         /* One that had its new generation already goes back, too; the failed one still serves with its old
          * one. */
-        if (has_change(s->config->id, PL_CHANGE_GENERATION) && renew.generations > 1)
-            pl_service_replace(s, &(struct pl_replace_wish){ .reason = PL_REPLACE_FOR_ROLLBACK }, NULL, &err);
+        const struct pl_replace_wish back = { .reason = PL_REPLACE_FOR_ROLLBACK };
+        if (!has_change(s->config->id, PL_CHANGE_GENERATION)) continue;
+        if (renew.generations > 1) pl_service_replace(s, &back, NULL, &err);
+        if (renew.below > 0) replace_below(s, &back);
     }
     char message[sizeof renew.why + 80];
     snprintf(message, sizeof message, "rolled back, a new generation did not become ready: %s", renew.why);
     reject(ROLLED_BACK, message);
 }
+
+static void start_callers(void);
 
 static void done(void) {
     char hash[17], message[128];
@@ -130,16 +146,34 @@ void pl_renew_replaced(bool ok, const char *message) {
         renew.failed = true;
         snprintf(renew.why, sizeof renew.why, "%s", message);
     }
+    renew.below +=
+        ok && !renew.callers && message[0] != '\0'; /* "": only our own place among those waited for */
     if (--renew.waiting > 0) return;
     if (renew.failed)
         roll_back();
+    else if (!renew.callers)
+        start_callers();
     else
         done();
 }
 
+/* What others call comes first: a caller's new generation finds it as new as itself. */
 static void start_generations(void) {
-    struct pl_err err;
+    const struct pl_replace_wish wish = { .reason = PL_REPLACE_FOR_GENERATION, .action = PL_RENEW_ACTION };
+    renew.callers = false;
+    renew.below = 0;
     renew.waiting = 1; /* ours, so that nothing ends while they are being started */
+    for (size_t i = 0; i < pl_crew_service_count(renew.o.crew); i++) {
+        struct pl_service *s = pl_crew_service(renew.o.crew, i);
+        if (has_change(s->config->id, PL_CHANGE_GENERATION)) replace_below(s, &wish);
+    }
+    pl_renew_replaced(true, "");
+}
+
+static void start_callers(void) {
+    struct pl_err err;
+    renew.callers = true;
+    renew.waiting = 1;
     for (size_t i = 0; i < pl_crew_service_count(renew.o.crew); i++) {
         struct pl_service *s = pl_crew_service(renew.o.crew, i);
         if (!has_change(s->config->id, PL_CHANGE_GENERATION)) continue;

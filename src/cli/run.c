@@ -20,16 +20,26 @@
 #include "base/cleanup.h"
 #include "cli/bound.h"
 #include "cli/dry_run.h"
+#include "cli/keeps.h"
+#include "cli/log_form.h"
 #include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
 #include "cli/watchers.h"
 #include "crew/hello.h"
+#include "crew/last_life.h"
 #include "crew/look.h"
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
-enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_LISTENERS = 16, MAX_ARGUMENTS = 1024 };
+enum {
+    SPARE_FDS = 256,
+    FDS_PER_WORKER = 2,
+    MAX_LISTENERS = 16,
+    MAX_ARGUMENTS = 1024,
+    HEART_MS = 200,
+    STREAM_LOOK_MS = 1000
+};
 
 struct run {
     struct pl_app app;
@@ -43,6 +53,7 @@ struct run {
     struct pl_admin *admin;
     const char *run_dir, *state_dir, *python_side;
     char watch[PL_PATH_BYTES];
+    char program[PL_PATH_BYTES]; /* "": not known */
     char listen[128], admin_at[128];
     char wanted[128]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
@@ -50,7 +61,7 @@ struct run {
     uv_signal_t hangup;
     struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
     bool ready_told, draining, crew_stopping;
-    uint64_t failed_since_ms;
+    uint64_t failed_since_ms, drain_from_ms;
     int exit_status;
 };
 static struct run run;
@@ -73,9 +84,11 @@ static void leave_termination_message(void) {
 static void bye(int status) {
     struct pl_wire_message m;
     if (status != 0) leave_termination_message();
+    pl_last_life_goodbye(run.crew, status);
     pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);
+    pl_keeps_close(&run.app, status);
     pl_log_destroy(run.app.log);
     pl_wire_init(&m, PL_WIRE_BYE, sizeof m.bye, 1);
     m.bye.status = (uint32_t)status;
@@ -102,7 +115,12 @@ static void on_empty(void *ctx) {
 }
 
 static void on_drain_timeout(struct pl_timer *t) {
-    (void)t;
+    uint64_t drained = pl_now_ms(run.app.clock) - run.drain_from_ms;
+    if (run.app.config->drain_timeout_ms == PL_CFG_AUTO && pl_crew_streams(run.crew) > 0 &&
+        drained < PL_CREW_STREAM_DRAIN_MS) {
+        pl_timer_start(run.timers, t, STREAM_LOOK_MS, on_drain_timeout);
+        return;
+    }
     pl_gateway_cut(run.gateway);
     stop_crew();
 }
@@ -121,6 +139,7 @@ static int64_t drain_limit_ms(void) {
 static void begin_drain(struct pl_timer *t) {
     (void)t;
     run.app.stopping = true;
+    run.drain_from_ms = pl_now_ms(run.app.clock);
     pl_log(run.app.log, PL_INFO, "drain.changed", F_BOOL("draining", true));
     pl_timer_start(run.timers, &run.stop_timer, (uint64_t)drain_limit_ms(), on_drain_timeout);
     pl_gateway_drain(run.gateway, on_empty, NULL);
@@ -175,6 +194,8 @@ static void on_heart(uv_timer_t *t) {
     beat();
     look_for_ready(now);
     look_for_failure(now);
+    pl_gateway_record_open(run.gateway, HEART_MS);
+    pl_keeps_beat(&run.app, now);
 }
 
 static void on_hangup(uv_signal_t *s, int number) {
@@ -210,21 +231,33 @@ static bool read_config(struct pl_err *err) {
     return run.app.config != NULL;
 }
 
+static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
+
+static void on_event(void *ctx, enum pl_level level, const char *event, const char *line, size_t len) {
+    (void)ctx;
+    pl_admin_tap(run.admin, level, event, line, len);
+    pl_keeps_event(&run.app, level, event, line, len);
+}
+
+static void open_record(void) {
+    pl_keeps_open(&run.app, &(struct pl_keeps_start){ .state_dir = run.state_dir,
+                                                      .reason = start_reason(),
+                                                      .life = run.welcome.boot,
+                                                      .keeper_pid = run.welcome.keeper_pid });
+}
+
 static bool make_log(struct pl_err *err) {
     const struct pl_config *c = run.app.config;
     bool terminal = isatty(2) == 1;
-    enum pl_log_format format = c->logs_format == PL_CFG_LOGS_FORMAT_JSON     ? PL_LOG_JSON
-                                : c->logs_format == PL_CFG_LOGS_FORMAT_LOGFMT ? PL_LOG_LOGFMT
-                                : terminal                                    ? PL_LOG_TERMINAL
-                                                                              : PL_LOG_JSON;
+    enum pl_log_format format = pl_log_form(c, terminal);
     run.app.log = pl_log_create(&(struct pl_log_options){ .out_fd = 2,
                                                           .raw_fd = 1,
                                                           .format = format,
                                                           .min = (enum pl_level)c->logs_level,
                                                           .color = terminal && getenv("NO_COLOR") == NULL,
                                                           .clock = run.app.clock,
-                                                          .tap = pl_admin_tap,
-                                                          .tap_ctx = run.admin });
+                                                          .tap = on_event,
+                                                          .tap_min = PL_INFO });
     return run.app.log != NULL || PL_FAIL(err, PL_E_SYS, "start the log thread");
 }
 
@@ -267,6 +300,7 @@ static void hold(const char *name, int fd) {
 static void settle(void) {
     settle_worker_lines();
     pl_log_set_level(run.app.log, (enum pl_level)run.app.config->logs_level);
+    pl_keeps_reconfigured(&run.app);
     pl_gateway_reconfigured(run.gateway, connection_limit(), buffer_limit());
 }
 
@@ -347,7 +381,15 @@ static bool listen_admin(struct pl_err *err) {
     return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
 }
 
-static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
+static bool listen_agents(struct pl_err *err) {
+    int fd = pl_held_take(&run.held, "agents.sock");
+    if (fd == -1) {
+        fd = pl_bound_socket(run.run_dir, "agents.sock", err);
+        if (fd == -1) return false;
+        hold("agents.sock", fd);
+    }
+    return pl_crew_agents(run.crew, fd, err);
+}
 
 static void first_figures(void) {
     struct pl_metrics *m = run.app.metrics;
@@ -357,6 +399,13 @@ static void first_figures(void) {
         pl_series_add(pl_series(m, PL_M_MAIN_STARTS_TOTAL, reasons[i]),
                       strcmp(reasons[i], start_reason()) == 0);
     pl_series_set(pl_series0(m, PL_M_PROCESS_START_TIME_SECONDS), (double)time(NULL));
+}
+
+/* NULL: this build is without it; `serve` has said so to whoever needs it. */
+static const char *llama_path(void) {
+    static char path[PL_PATH_BYTES];
+    struct pl_err ignored;
+    return pl_path_llama(path, &ignored) ? path : NULL;
 }
 
 static bool make_parts(struct pl_err *err) {
@@ -374,19 +423,21 @@ static bool make_parts(struct pl_err *err) {
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
                                    .watch_path = run.watch,
+                                   .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
                                    .on_keeper_news = on_keeper_news },
         err);
     if (run.crew == NULL) return false;
-    run.gateway =
-        pl_gateway_create(&(struct pl_gateway_options){ .app = app,
-                                                        .crew = run.crew,
-                                                        .timers = run.timers,
-                                                        .own = { .answer = pl_admin_own, .ctx = run.admin },
-                                                        .max_connections = connection_limit(),
-                                                        .max_buffered = buffer_limit() },
-                          err);
+    run.gateway = pl_gateway_create(
+        &(struct pl_gateway_options){ .app = app,
+                                      .crew = run.crew,
+                                      .timers = run.timers,
+                                      .own = { .answer = pl_admin_own, .ctx = run.admin },
+                                      .max_connections = connection_limit(),
+                                      .max_buffered = buffer_limit(),
+                                      .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL },
+        err);
     if (run.gateway == NULL) return false;
     return pl_admin_start(
         run.admin,
@@ -400,6 +451,7 @@ static bool make_parts(struct pl_err *err) {
                                     .listen = run.listen,
                                     .admin = run.admin_at,
                                     .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                    .program = run.program[0] != '\0' ? run.program : NULL,
                                     .keeper_pid = run.welcome.keeper_pid,
                                     .dry_run = pl_dry_run() },
         err);
@@ -429,7 +481,8 @@ static void tell_start(void) {
 }
 
 static void start_heart(void) {
-    uint64_t every = run.welcome.hang_ms >= 2000 || run.welcome.hang_ms == 0 ? 200 : run.welcome.hang_ms / 10;
+    uint64_t every =
+        run.welcome.hang_ms >= 2000 || run.welcome.hang_ms == 0 ? HEART_MS : run.welcome.hang_ms / 10;
     uv_timer_init(run.app.loop, &run.heart);
     uv_timer_start(&run.heart, on_heart, every, every);
     uv_signal_init(run.app.loop, &run.hangup);
@@ -454,8 +507,9 @@ static bool start(struct pl_err *err) {
     run.app.keeper_boot = run.welcome.boot;
     beat();
     run.admin = pl_admin_create(err);
-    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err) || !make_log(err))
-        return false;
+    if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err)) return false;
+    open_record();
+    if (!make_log(err)) return false;
     settle_worker_lines();
     if (!make_parts(err) || !read_arguments(err)) return false;
     note_listener();
@@ -463,7 +517,7 @@ static bool start(struct pl_err *err) {
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
-    if (!listen_all(err) || !listen_admin(err)) return false;
+    if (!listen_all(err) || !listen_admin(err) || !listen_agents(err)) return false;
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);
@@ -482,6 +536,7 @@ int pl_run_main(int argc, char **argv) {
     run.run_dir = argv[2];
     run.state_dir = argv[3];
     run.python_side = argv[4];
+    if (!pl_path_program(run.program, &err)) run.program[0] = '\0';
     if (!start(&err)) {
         fprintf(stderr, "plimsoll: main: %s\n", err.msg);
         return pl_err_exit_status(err.code);

@@ -11,6 +11,7 @@
 #include "cli/bound.h"
 #include "cli/child.h"
 #include "cli/dry_run.h"
+#include "cli/log_form.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 
@@ -140,6 +141,7 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
     add(k, run);
     add_ms(k, "--hang-ms", c->main_hang_after_ms);
     add_ms(k, "--stop-ms", longest_stop_ms(c));
+    if (pl_log_form(c, isatty(2) == 1) == PL_LOG_JSON) add_ms(k, "--json", 1);
     if (!open_listeners(k, c, err) || !hold_config(k, c, err) || !hold_arguments(k, cli, err)) return false;
     add(k, "--");
     add(k, self);

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "cli/page.h"
 #include "cli/snapshot_out.h"
-#include "embed/snapshot_page.h"
+#include "embed/page_snapshot_html.h"
 #include "snapshot/holders.h"
 #include "snapshot/map.h"
 
@@ -270,20 +271,10 @@ static bool data(const struct pl_snapshot_doc *d, struct pl_buf *out) {
 }
 
 bool pl_snapshot_write_html(const struct pl_snapshot_doc *d, struct pl_buf *out) {
-    static const char mark[] = "@DATA@";
-    const char *page = (const char *)snapshot_page;
-    const char *at = memmem(page, snapshot_page_bytes, mark, sizeof mark - 1);
     struct pl_buf json;
     pl_buf_init(&json, 0);
-    bool ok = at != NULL && data(d, &json) && pl_buf_add(out, page, (size_t)(at - page));
-    for (size_t i = 0, begin = 0; ok && i <= json.len;
-         i++) { /* a '<' could end the script element; it is only ever inside a text */
-        if (i < json.len && json.data[i] != '<') continue;
-        ok = pl_buf_add(out, json.data + begin, i - begin) && (i == json.len || pl_buf_adds(out, "\\u003c"));
-        begin = i + 1;
-    }
-    at += sizeof mark - 1;
-    ok = ok && pl_buf_add(out, at, snapshot_page_bytes - (size_t)(at - page));
+    bool ok = data(d, &json) &&
+              pl_page_write((const char *)page_snapshot_html, page_snapshot_html_bytes, &json, out);
     pl_buf_free(&json);
     return ok;
 }

@@ -182,6 +182,8 @@ static void print_status(const json_t *doc) {
            json_is_true(json_object_get(doc, "dry_run")) ? ", DRY RUN: values are not computed" : "",
            listen != NULL ? listen : "-");
     int lines = 1 + print_gpus(json_object_get(doc, "gpus"));
+    const json_t *life = json_object_get(doc, "last_life");
+    if (life != NULL) printf("  %s\n", text(life, "sentence")), lines++;
     json_array_foreach(json_object_get(doc, "services"), i, s) if (lines < LINES - 4) lines +=
         print_service(s, lines);
     size_t most = json_array_size(events), room = (size_t)(LINES - lines > 0 ? LINES - lines : 0);

@@ -27,4 +27,6 @@ bool pl_cli_parse(int argc, char **argv, const char *verb, struct pl_cli *cli, s
 int pl_cli_main(int argc, char **argv);
 /* The gateway process: the hidden verb the keeper starts. argv as serve.c wrote it. */
 int pl_run_main(int argc, char **argv);
+/* Reads the flight record for a running server: read-record PLACE report|history|timeline [key=value...]. */
+int pl_read_record_main(int argc, char **argv);
 #endif

@@ -6,6 +6,7 @@
 
 #include "cli/paths.h"
 #include "cli/renew.h"
+#include "crew/look.h"
 
 struct watcher {
     uv_fs_event_t event;
@@ -14,11 +15,25 @@ struct watcher {
     struct pl_service *service; /* NULL: the configuration's folder */
 };
 
+/* What it depends on and runs apart is made of the same files. */
+static bool replace_all(struct pl_service *s, uint64_t now) {
+    const struct pl_replace_wish wish = { .reason = PL_REPLACE_FOR_GENERATION };
+    struct pl_look_replacement r;
+    struct pl_err err;
+    for (struct pl_service *d = s->dependencies; d != NULL; d = d->next) {
+        pl_look_replacement(d, now, &r);
+        if (r.under_way) return false;
+    }
+    if (!pl_service_replace(s, &wish, NULL, &err)) return false;
+    for (struct pl_service *d = s->dependencies; d != NULL; d = d->next)
+        if (pl_look_wanted(d)) pl_service_replace(d, &wish, NULL, &err);
+    return true;
+}
+
 static void on_quiet(uv_timer_t *t) {
     struct watcher *w = t->data;
     struct pl_err err = { 0 };
-    const struct pl_replace_wish wish = { .reason = PL_REPLACE_FOR_GENERATION };
-    bool ok = w->service != NULL ? pl_service_replace(w->service, &wish, NULL, &err)
+    bool ok = w->service != NULL ? replace_all(w->service, pl_now_ms(w->app->clock))
                                  : pl_renew_order(false, "", &err);
     if (ok) return;
     /* One is under way: the change came too late for it, so look again. */

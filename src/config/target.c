@@ -54,6 +54,7 @@ static void name_of_target(const char *target, char out[ID_MAX + 1]) {
     const char *slash = memrchr(target, '/', len), *last = slash != NULL ? slash + 1 : target;
     len -= (size_t)(last - target);
     if (len > 3 && strncmp(last + len - 3, ".py", 3) == 0) len -= 3;
+    if (len > 5 && strncasecmp(last + len - 5, ".gguf", 5) == 0) len -= 5;
     fit(last, len, out);
 }
 
@@ -116,9 +117,8 @@ static bool check_target(const char *target, bool exists, struct pl_err *err) {
         err->code = PL_E_USAGE;
         return false;
     }
-    if (ends_with(target, ".gguf"))
-        return PL_FAIL(err, PL_E_USAGE, "'%s': serving a GGUF file is not in this version",
-                       pl_quote(target).text);
+    if (ends_with(target, ".gguf") && !exists)
+        return PL_FAIL(err, PL_E_USAGE, "'%s': no such file", pl_quote(target).text);
     const char *slash = strchr(target, '/');
     bool model = slash != NULL && slash != target && slash[1] != '\0' && strchr(slash + 1, '/') == NULL &&
                  strchr(target, ':') == NULL && target[0] != '.' && target[0] != '~';
@@ -142,7 +142,7 @@ static void choose(struct pl_config *cfg, size_t chosen) {
 static bool runs(const struct pl_config *cfg, size_t i, const char *key, const char *text) {
     const struct pl_service_config *s = &cfg->services[i];
     if (strcmp(key, "command") != 0) {
-        const char *has = strcmp(key, "url") == 0 ? s->url : s->run;
+        const char *has = strcmp(key, "url") == 0 ? s->url : strcmp(key, "model") == 0 ? s->model : s->run;
         return has != NULL && strcmp(has, text) == 0;
     }
     struct pl_strings words;
@@ -202,7 +202,7 @@ bool pl_config_add_target(struct pl_config *cfg, const char *target, const char 
     if (!check_target(target, exists, err)) return false;
     if (is_url(target)) return add(cfg, "url", target, name, id, err);
     name_of_target(target, id);
-    return add(cfg, "run", target, name, id, err);
+    return add(cfg, ends_with(target, ".gguf") ? "model" : "run", target, name, id, err);
 }
 
 bool pl_config_add_command(struct pl_config *cfg, const struct pl_strings *words, const char *name,

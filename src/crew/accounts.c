@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "crew/books.h"
+#include "crew/devices.h"
 #include "crew/look.h"
-#include "crew/more.h"
 #include "plimsoll/shm.h"
 #include "worker/devices.h"
 
@@ -20,8 +20,8 @@ enum {
 struct pl_accounts {
     uint64_t cursor, lost, lost_told;
     uint64_t retries, ooms; /* of all devices, when last seen */
-    uint32_t told;          /* bits: devices that have series */
     struct {
+        char gpu[48];                         /* the name of its series; "": it has none */
         uint64_t peak[PIECES], piece[PIECES]; /* the largest in piece `n` of all time, at n % PIECES */
     } device[PL_PAGE_DEVICES];
 };
@@ -87,16 +87,23 @@ void pl_accounts_take(struct pl_worker *w, uint64_t now_ms) {
     }
 }
 
-/* What a worker calls device `i` is the i-th of those that it was given. */
-void pl_accounts_gpu(const struct pl_worker *w, uint32_t i, char out[48]) {
+/* The index that the machine has for it, by its UUID where somebody looks at devices. Else what a worker
+ * calls device `i` is the i-th of those that it was given: an index, or a UUID. */
+static void name_gpu(const struct pl_worker *w, uint32_t i, const char *uuid, char out[48]) {
+    const struct pl_devices *known = w->service->crew->devices;
     char list[PL_DEVICES_TEXT], *rest = list;
     bool told = false;
     struct pl_err ignored;
+    const char *word = NULL;
     snprintf(out, 48, "%u", i);
+    for (uint32_t k = 0; uuid[0] != '\0' && known != NULL && k < known->count; k++) {
+        if (strcmp(known->device[k].now.uuid, uuid) != 0) continue;
+        snprintf(out, 48, "%u", known->device[k].now.index);
+        return;
+    }
     if (!pl_devices_of(w->service->config, getenv("CUDA_VISIBLE_DEVICES"), w->slot, list, &told, &ignored) ||
         !told)
         return;
-    const char *word = NULL;
     for (uint32_t k = 0; k <= i; k++)
         if ((word = strsep(&rest, ",")) == NULL) return;
     if (word[0] != '\0') snprintf(out, 48, "%s", word);
@@ -109,12 +116,11 @@ static void scope_of(const char *gpu, char out[56]) {
 
 bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out) {
     struct pl_page_device_now d;
-    char gpu[48];
     const struct pl_accounts *a = w->more->accounts;
     if (i >= PL_PAGE_DEVICES || !pl_page_device(&w->page, i, &d)) return false;
     *out = (struct pl_look_device){ .allocated = d.allocated, .reserved = d.reserved, .limit = d.total };
-    pl_accounts_gpu(w, i, gpu);
-    scope_of(gpu, out->scope);
+    name_gpu(w, i, d.uuid, out->gpu);
+    scope_of(out->gpu, out->scope);
     if (a != NULL) out->peak = peak_of_a_minute(a, i, now_ms);
     if (out->peak < d.allocated) out->peak = d.allocated;
     return true;
@@ -128,50 +134,52 @@ static void count_up(struct pl_worker *w, enum pl_metric id, uint64_t now, uint6
     *seen = now;
 }
 
+static void take_back(const struct pl_worker *w, const struct pl_accounts *a, uint32_t i) {
+    const char *service = w->service->config->id, *gpu = a->device[i].gpu;
+    struct pl_metrics *m = w->service->crew->app->metrics;
+    char scope[56];
+    if (gpu[0] == '\0') return;
+    scope_of(gpu, scope);
+    const char *by_gpu[] = { service, pl_worker_label(w), gpu };
+    const char *by_scope[] = { service, pl_worker_label(w), scope };
+    pl_metrics_drop(m, PL_M_MEMORY_ALLOCATED_BYTES, by_gpu, 3);
+    pl_metrics_drop(m, PL_M_MEMORY_RESERVED_BYTES, by_gpu, 3);
+    pl_metrics_drop(m, PL_M_MEMORY_PEAK_BYTES, by_scope, 3);
+}
+
 void pl_accounts_second(struct pl_worker *w, uint64_t now_ms) {
     const struct pl_service *s = w->service;
     struct pl_metrics *m = s->crew->app->metrics;
     struct pl_accounts *a = accounts_of(w);
     uint64_t retries = 0, ooms = 0;
+    bool told = false;
     if (a == NULL) return;
     for (uint32_t i = 0; i < pl_page_devices(&w->page) && i < PL_PAGE_DEVICES; i++) {
         struct pl_page_device_now raw;
         struct pl_look_device d;
-        char gpu[48];
         if (!pl_page_device(&w->page, i, &raw)) continue;
         note_peak(a, i, raw.allocated, now_ms);
         if (!pl_look_device(w, i, now_ms, &d)) continue;
-        pl_accounts_gpu(w, i, gpu);
+        if (strcmp(a->device[i].gpu, d.gpu) != 0) take_back(w, a, i); /* its index is known only now */
+        memcpy(a->device[i].gpu, d.gpu, sizeof d.gpu);
         retries += raw.retries;
         ooms += raw.ooms;
-        a->told |= 1u << i;
-        pl_series_set(pl_series(m, PL_M_MEMORY_ALLOCATED_BYTES, s->config->id, pl_worker_label(w), gpu),
+        told = true;
+        pl_series_set(pl_series(m, PL_M_MEMORY_ALLOCATED_BYTES, s->config->id, pl_worker_label(w), d.gpu),
                       (double)d.allocated);
-        pl_series_set(pl_series(m, PL_M_MEMORY_RESERVED_BYTES, s->config->id, pl_worker_label(w), gpu),
+        pl_series_set(pl_series(m, PL_M_MEMORY_RESERVED_BYTES, s->config->id, pl_worker_label(w), d.gpu),
                       (double)d.reserved);
         pl_series_set(pl_series(m, PL_M_MEMORY_PEAK_BYTES, s->config->id, pl_worker_label(w), d.scope),
                       (double)d.peak);
     }
-    if (a->told == 0) return;
+    if (!told) return;
     count_up(w, PL_M_ALLOCATOR_RETRIES_TOTAL, retries, &a->retries);
     count_up(w, PL_M_ALLOCATOR_OOMS_TOTAL, ooms, &a->ooms);
 }
 
 void pl_accounts_free(struct pl_worker *w) {
     struct pl_accounts *a = w->more->accounts;
-    const struct pl_service *s = w->service;
-    struct pl_metrics *m = s->crew->app->metrics;
     w->more->accounts = NULL;
-    for (uint32_t i = 0; a != NULL && i < PL_PAGE_DEVICES; i++) {
-        char gpu[48], scope[56];
-        if ((a->told >> i & 1) == 0) continue;
-        pl_accounts_gpu(w, i, gpu);
-        scope_of(gpu, scope);
-        const char *by_gpu[] = { s->config->id, pl_worker_label(w), gpu };
-        const char *by_scope[] = { s->config->id, pl_worker_label(w), scope };
-        pl_metrics_drop(m, PL_M_MEMORY_ALLOCATED_BYTES, by_gpu, 3);
-        pl_metrics_drop(m, PL_M_MEMORY_RESERVED_BYTES, by_gpu, 3);
-        pl_metrics_drop(m, PL_M_MEMORY_PEAK_BYTES, by_scope, 3);
-    }
+    for (uint32_t i = 0; a != NULL && i < PL_PAGE_DEVICES; i++) take_back(w, a, i);
     free(a);
 }

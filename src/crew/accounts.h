@@ -15,7 +15,4 @@ struct pl_accounts; /* of one worker */
 void pl_accounts_take(struct pl_worker *w, uint64_t now_ms);   /* each turn of the crew's clock */
 void pl_accounts_second(struct pl_worker *w, uint64_t now_ms); /* gauges, of a READY one */
 void pl_accounts_free(struct pl_worker *w);                    /* its series leave the page */
-
-/* The device that the worker calls `i`, as it was given it: index of the machine, or UUID. */
-void pl_accounts_gpu(const struct pl_worker *w, uint32_t i, char out[48]);
 #endif

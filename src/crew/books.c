@@ -29,10 +29,9 @@ struct pl_books {
     struct pl_forecast_told forecast_told[PL_LEDGER_SCOPES];
     struct pl_alarm alarm[PL_LEDGER_SCOPES];
     struct pl_empty empty[PL_LEDGER_GPUS];
-    uint32_t series; /* bits: scopes that have growth and forecast on the page of metrics */
-    uint32_t limits; /* the same for their limit */
-    uint32_t heard;  /* retries that its output has told */
-    bool answered;   /* its replacement has begun, and is noted */
+    char name[PL_LEDGER_SCOPES][56]; /* of the scopes that are on the page of metrics */
+    uint32_t heard;                  /* retries that its output has told */
+    bool answered;                   /* its replacement has begun, and is noted */
 };
 
 static struct pl_books *books_of(struct pl_worker *w) {
@@ -100,17 +99,14 @@ void pl_books_lost(struct pl_worker *w, uint64_t records) {
 /* The device that the worker calls `i`, as the driver saw it lately; NULL: nobody tells. */
 static const struct pl_watch_gpu *driver_gpu(struct pl_worker *w, uint32_t i, uint64_t now_ms) {
     const struct pl_devices *d = w->service->crew->devices;
-    struct pl_page_device_now page;
-    char name[48], index[16];
-    if (d == NULL || !pl_page_device(&w->page, i, &page)) return NULL;
-    pl_accounts_gpu(w, i, name);
+    struct pl_look_device mine;
+    char index[16];
+    if (d == NULL || !pl_look_device(w, i, 0, &mine)) return NULL;
     for (uint32_t k = 0; k < d->count; k++) {
         const struct pl_watch_gpu *g = &d->device[k].now;
         if (g->at_ms == 0 || g->at_ms + DRIVER_OLD_MS < now_ms) continue;
         snprintf(index, sizeof index, "%u", g->index);
-        bool same = page.uuid[0] != '\0' ? strcmp(g->uuid, page.uuid) == 0
-                                         : strcmp(g->uuid, name) == 0 || strcmp(index, name) == 0;
-        if (same) return g;
+        if (strcmp(index, mine.gpu) == 0 || strcmp(g->uuid, mine.gpu) == 0) return g;
     }
     return NULL;
 }
@@ -259,12 +255,6 @@ static void look_at_peak(struct pl_worker *w, struct pl_books *b, int scope) {
     uint64_t peak = scope == PL_LEDGER_HOST ? b->ledger.host_bytes : pl_ledger_peak(&b->ledger, scope);
     char text[56];
     scope_text(w, scope, text);
-    if (limit > 0) {
-        b->limits |= 1u << scope;
-        pl_series_set(pl_series(w->service->crew->app->metrics, PL_M_MEMORY_LIMIT_BYTES,
-                                w->service->config->id, pl_worker_label(w), text),
-                      (double)limit);
-    }
     uint32_t mark = (uint32_t)w->service->config->memory_alarm_bp;
     if (pl_alarm_look(&b->alarm[scope], peak, limit, mark) != PL_ALARM_RAISED) return;
     pl_log(log_of(w), PL_WARN, "memory.alarm", F_STR("service", w->service->config->id),
@@ -309,42 +299,47 @@ static void set_growth(struct pl_worker *w, const char *scope, const char *bound
                   value);
 }
 
-static void drop_scope(struct pl_worker *w, int scope, bool limit) {
+static void drop_scope(struct pl_worker *w, const struct pl_books *b, int scope) {
     static const char *const bounds[] = { "low", "mid", "high" };
     struct pl_metrics *m = w->service->crew->app->metrics;
-    const char *id = w->service->config->id, *label = pl_worker_label(w);
-    char text[56];
-    scope_text(w, scope, text);
+    const char *id = w->service->config->id, *label = pl_worker_label(w), *name = b->name[scope];
     for (size_t i = 0; i < 3; i++)
         pl_metrics_drop(m, PL_M_MEMORY_GROWTH_BYTES_PER_REQUEST,
-                        (const char *[]){ id, label, text, bounds[i] }, 4);
-    pl_metrics_drop(m, PL_M_MEMORY_FORECAST_SECONDS, (const char *[]){ id, label, text }, 3);
-    if (limit) pl_metrics_drop(m, PL_M_MEMORY_LIMIT_BYTES, (const char *[]){ id, label, text }, 3);
+                        (const char *[]){ id, label, name, bounds[i] }, 4);
+    pl_metrics_drop(m, PL_M_MEMORY_FORECAST_SECONDS, (const char *[]){ id, label, name }, 3);
+    pl_metrics_drop(m, PL_M_MEMORY_LIMIT_BYTES, (const char *[]){ id, label, name }, 3);
+}
+
+/* What applied a second ago and does no more leaves the page, and so does a name: the machine's index of a
+ * device may be known only later. */
+static void meter_scope(struct pl_worker *w, struct pl_books *b, int scope) {
+    const struct pl_ledger_verdict *v = &b->verdict;
+    const struct pl_forecast *f = &b->forecast[scope];
+    struct pl_metrics *m = w->service->crew->app->metrics;
+    const char *id = w->service->config->id, *label = pl_worker_label(w);
+    bool grows = v->scope == scope && v->bytes_per_request > 0, ends = f->is && isfinite(f->seconds);
+    uint64_t limit = pl_ledger_limit(&b->ledger, scope);
+    if (b->name[scope][0] != '\0') drop_scope(w, b, scope);
+    b->name[scope][0] = '\0';
+    if (!grows && !ends && limit == 0) return;
+    char *name = b->name[scope];
+    scope_text(w, scope, name);
+    if (limit > 0) pl_series_set(pl_series(m, PL_M_MEMORY_LIMIT_BYTES, id, label, name), (double)limit);
+    if (ends) pl_series_set(pl_series(m, PL_M_MEMORY_FORECAST_SECONDS, id, label, name), f->seconds);
+    if (!grows) return;
+    set_growth(w, name, "low", v->low);
+    set_growth(w, name, "mid", v->bytes_per_request);
+    set_growth(w, name, "high", v->high);
 }
 
 static void meter(struct pl_worker *w, struct pl_books *b) {
-    const struct pl_ledger_verdict *v = &b->verdict;
     struct pl_metrics *m = w->service->crew->app->metrics;
-    const char *id = w->service->config->id, *label = pl_worker_label(w);
-    uint32_t had = b->series;
-    b->series = 0;
     for (int i = 0; i < PL_VERDICT_COUNT; i++)
-        pl_series_set(pl_series(m, PL_M_MEMORY_VERDICT, id, label, pl_verdict_name((enum pl_verdict)i)),
-                      (int)v->word == i);
-    for (int i = 0; i < PL_LEDGER_SCOPES; i++) {
-        const struct pl_forecast *f = &b->forecast[i];
-        bool grows = v->scope == i && v->bytes_per_request > 0, ends = f->is && isfinite(f->seconds);
-        char text[56];
-        if (had >> i & 1 && !(grows && ends)) drop_scope(w, i, false);
-        if (!grows && !ends) continue;
-        scope_text(w, i, text);
-        b->series |= 1u << i;
-        if (ends) pl_series_set(pl_series(m, PL_M_MEMORY_FORECAST_SECONDS, id, label, text), f->seconds);
-        if (!grows) continue;
-        set_growth(w, text, "low", v->low);
-        set_growth(w, text, "mid", v->bytes_per_request);
-        set_growth(w, text, "high", v->high);
-    }
+        pl_series_set(pl_series(m, PL_M_MEMORY_VERDICT, w->service->config->id, pl_worker_label(w),
+                                pl_verdict_name((enum pl_verdict)i)),
+                      (int)b->verdict.word == i);
+    for (int i = 0; i < PL_LEDGER_SCOPES; i++)
+        if (i == PL_LEDGER_HOST || b->ledger.gpu[i].seen) meter_scope(w, b, i);
 }
 
 /* --- empty_cache */
@@ -488,7 +483,7 @@ void pl_books_free(struct pl_worker *w) {
                                           pl_verdict_name((enum pl_verdict)i) },
                         3);
     for (int i = 0; i < PL_LEDGER_SCOPES; i++)
-        if ((b->series | b->limits) >> i & 1) drop_scope(w, i, true);
+        if (b->name[i][0] != '\0') drop_scope(w, b, i);
     w->more->books = NULL;
     free(b);
 }

@@ -1,5 +1,6 @@
 /* control.c - the control socket of a worker: JSON lines both ways. The worker describes its service and
- * waits for `go`; later main asks (`sample`, `configure`, ...), and each answer names its question. */
+ * waits for `go`; later main asks (`sample`, `configure`, `drain`, ...), and most answers name their
+ * question. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static bool answer_if_asked(struct pl_worker *w, const char *line, size_t len) {
 void pl_control_close(struct pl_worker *w) {
     while (w->more->questions != NULL) answer(w, &w->more->questions, NULL, 0);
     if (w->more->control == NULL) return;
+    pl_agents_left(w);
     w->more->control->data = NULL;
     uv_close((uv_handle_t *)w->more->control, on_closed);
     w->more->control = NULL;
@@ -136,6 +138,12 @@ void pl_control_tick(struct pl_worker *w, uint64_t now) {
     if (w->state == PL_WORKER_READY) keep_up(w, now);
 }
 
+/* Without an answer it is as it always was: SIGTERM ends what is open. */
+void pl_control_drain(struct pl_worker *w) {
+    w->more->left_socket = w->more->control == NULL;
+    send_line(w, "{\"v\":1,\"ask\":\"drain\"}");
+}
+
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
     for (size_t i = 0; i < d->degraded_count; i++)
         pl_log(w->service->crew->app->log, PL_WARN, "worker.degraded",
@@ -195,11 +203,15 @@ static bool has_key(const char *line, size_t len, const char *key) {
 
 static void on_line(struct pl_worker *w, const char *line, size_t len) {
     if (len == 0) return;
-    if (has_key(line, len, "describe"))
+    if (!w->more->watched && has_key(line, len, "describe"))
         on_description(w, line, len);
-    else if (has_key(line, len, "fallback"))
+    else if (!w->more->watched && has_key(line, len, "fallback"))
         on_fallback(w, line, len);
-    else if (!answer_if_asked(w, line, len))
+    else if (answer_if_asked(w, line, len))
+        return;
+    else if (w->state == PL_WORKER_DRAINING && (has_key(line, len, "drained") || has_key(line, len, "error")))
+        w->more->left_socket = true;
+    else
         pl_log(w->service->crew->app->log, PL_DEBUG, "worker.control",
                F_STR("service", w->service->config->id), F_INT("worker", w->slot), F_INT("bytes", len));
 }
@@ -208,6 +220,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
     struct pl_worker *w = stream->data;
     if (n == 0 || w == NULL) return;
     if (n < 0 || !pl_buf_add(&w->more->control_in, b->base, (size_t)n)) {
+        w->more->left_socket = true; /* nobody will say so any more */
         pl_control_close(w);
         return;
     }

@@ -12,6 +12,8 @@
 #include "base/check.h"
 #include "crew/accounts.h"
 #include "crew/devices.h"
+#include "crew/last_life.h"
+#include "crew/more.h"
 #include "crew/tail.h"
 
 struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *err) {
@@ -25,6 +27,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->state_dir = o->state_dir;
     c->python_path = o->python_path;
     c->watch_path = o->watch_path;
+    c->llama_path = o->llama_path;
     c->on_stopped = o->on_stopped;
     c->on_action = o->on_action;
     c->on_keeper_news = o->on_keeper_news;
@@ -203,6 +206,7 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
                F_STR("remedy",
                      "SIGKILL had no effect for 30 s: look for a driver fault, or a debugger that holds it"));
         pl_life_feed(w, PL_WEV_UNREAPED);
+        pl_life_stuck(w);
         break;
     default:
         if (c->on_keeper_news != NULL) c->on_keeper_news(c->ctx, m);
@@ -243,6 +247,7 @@ static void on_tick(uv_timer_t *t) {
         pl_meters_tick(c, now);
         pl_devices_meters(c, now);
         pl_guard_tick(c, now);
+        pl_last_life_tick(c, now);
     }
     if (c->stopping) stop_workers(c);
     if (c->stopping && !c->stopped && all_gone(c)) {
@@ -292,6 +297,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     size_t workers = count - (c->devices != NULL);
     if (workers > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", workers));
     pl_host_begin(c);
+    pl_last_life_begin(c);
     for (size_t i = 0; i < c->every_count; i++) {
         pl_replace_resume(c->every[i]);
         pl_life_ready_changed(c->every[i]);
@@ -341,6 +347,13 @@ struct pl_worker *pl_service_pick(struct pl_service *s) {
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->routable && (best == NULL || w->in_flight < best->in_flight)) best = w;
     return best;
+}
+
+uint32_t pl_crew_streams(const struct pl_crew *c) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < c->every_count; i++)
+        for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) count += w->streams;
+    return count;
 }
 
 uint32_t pl_service_ready_count(const struct pl_service *s) {

@@ -23,6 +23,10 @@
 struct pl_crew;
 struct pl_service;
 
+enum {
+    PL_CREW_STREAM_DRAIN_MS = 600000
+}; /* replace.drain and drain_timeout: auto, while a stream is on its way */
+
 /* One generation: one process with a place of its own. Of a server that somebody else runs, one for as long
  * as we look at it: it has no process, no generation and no page, and only comes and goes as `routable`. */
 struct pl_worker {
@@ -36,6 +40,7 @@ struct pl_worker {
     bool routable;        /* READY and its own readiness agrees: may be given a request */
     bool exited;          /* the leader was reaped: its page is final */
     uint32_t in_flight;   /* exchanges the gateway has with it; zombies excluded */
+    uint32_t streams;     /* of those: a reply without a length is on its way. Counted by the gateway */
     uint64_t served;
     uint32_t lost_in_handlers;   /* set by the gateway in hooks.exited: requests that died in a handler */
     struct pl_page page;         /* foreign bytes, read through sample/page.h */
@@ -85,6 +90,7 @@ struct pl_crew_options {
     const char *run_dir, *state_dir; /* state_dir NULL: nothing is kept */
     const char *python_path;         /* our Python side, for PYTHONPATH */
     const char *watch_path;          /* the watch program; NULL: nobody looks at devices */
+    const char *llama_path;          /* the program plimsoll-llama; NULL: not in this build */
     void (*on_stopped)(void *ctx);   /* after pl_crew_stop: no worker is left */
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m); /* STOP, HELM and the like */
@@ -96,6 +102,8 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
                    struct pl_err *err);
 /* app->config is another one now, with the same services at the same indexes. */
 void pl_crew_reconfigured(struct pl_crew *c);
+/* Servers that are not of our making may publish what they do: `fd` is run_dir/agents.sock, listening. */
+bool pl_crew_agents(struct pl_crew *c, int fd, struct pl_err *err);
 /* Stops every worker in order; options.on_stopped tells the end. */
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);
@@ -144,6 +152,7 @@ struct pl_service *pl_crew_find(struct pl_crew *c, const char *name, size_t len)
 
 /* The routable worker with the fewest in flight, or NULL. */
 struct pl_worker *pl_service_pick(struct pl_service *s);
+uint32_t pl_crew_streams(const struct pl_crew *c);           /* on their way, from all workers */
 uint32_t pl_service_ready_count(const struct pl_service *s); /* 0 when a dependency has been given up */
 /* Expected until a worker is ready; 0 = unknown. */
 uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms);

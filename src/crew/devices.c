@@ -8,7 +8,7 @@
 
 #include "crew/look.h"
 
-enum { SILENT_LEAST_MS = 5000, SILENT_PERIODS = 5, RETURN_MS = 10000, BASE_MS = 100 };
+enum { SILENT_LEAST_MS = 5000, SILENT_PERIODS = 5, RETURN_MS = 10000, BASE_MS = 100, XID_LATELY_MS = 60000 };
 
 static struct pl_logger *log_of(const struct pl_crew *c) { return c->app->log; }
 
@@ -109,7 +109,9 @@ static void look_for_silence(struct pl_crew *c, uint64_t now) {
     char reason[160];
     uint64_t patience = d->period_ms * SILENT_PERIODS;
     if (patience < SILENT_LEAST_MS) patience = SILENT_LEAST_MS;
-    if (d->silent || d->generation == 0 || d->ending || !pl_watch_read_beat(&d->page, &beat)) return;
+    if (d->silent || d->generation == 0 || d->ending) return;
+    if (!pl_watch_read_beat(&d->page, &beat))
+        beat = (struct pl_watch_beat){ 0 }; /* it has written nothing yet */
     uint64_t from = beat.device_ms > d->started_ms ? beat.device_ms : d->started_ms;
     if (now < from || now - from < patience) return;
     const char *call = pl_watch_call_name(beat.asked);
@@ -179,6 +181,8 @@ static void tell_xids(struct pl_crew *c, struct pl_device *g, bool quiet) {
         snprintf(number, sizeof number, "%u", xid);
         pl_series_add(pl_series(c->app->metrics, PL_M_GPU_XID_TOTAL, label_of(g, gpu), g->now.uuid, number),
                       count - known);
+        g->xid = xid;
+        g->xid_ms = quiet ? 0 : g->now.at_ms;
         if (!quiet)
             pl_log(log_of(c), PL_ERROR, "device.xid", F_INT("gpu", g->now.index), F_STR("uuid", g->now.uuid),
                    F_INT("xid", xid), F_INT("count", count - known));
@@ -302,6 +306,16 @@ void pl_devices_tick(struct pl_crew *c, uint64_t now) {
         take_sample(c, &beat);
     }
     look_for_silence(c, now);
+}
+
+uint32_t pl_devices_xid(const struct pl_worker *w, uint64_t now) {
+    const struct pl_devices *d = w->service->crew->devices;
+    const struct pl_worker_devices *mine = &w->more->devices;
+    for (uint32_t i = 0; d != NULL && i < mine->count; i++) {
+        const struct pl_device *g = &d->device[mine->device[i]];
+        if (g->xid_ms != 0 && now - g->xid_ms < XID_LATELY_MS) return g->xid;
+    }
+    return 0;
 }
 
 /* --- memory that must come back */

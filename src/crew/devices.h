@@ -23,6 +23,8 @@ struct pl_device {
     struct {
         uint32_t xid, count;
     } xids[PL_WATCH_XIDS]; /* of this watch, as counted last */
+    uint32_t xid;          /* the last one told, */
+    uint64_t xid_ms;       /* and when */
 };
 
 struct pl_devices {
@@ -63,4 +65,6 @@ void pl_devices_renewed(struct pl_crew *c);                    /* another watch 
 /* A worker that has exited: is what it had on GPUs back? True too when nobody can tell. */
 bool pl_devices_returned(struct pl_worker *w, uint64_t now);
 void pl_devices_exited(struct pl_worker *w);
+/* An Xid of the last minute on a GPU that it used; 0: none. */
+uint32_t pl_devices_xid(const struct pl_worker *w, uint64_t now);
 #endif

@@ -30,6 +30,18 @@ void pl_host_begin(struct pl_crew *c) {
     if (h != NULL) h->kills_known = pl_host_kills(&machine, "self", &h->kills, &h->whole_kills);
 }
 
+void pl_host_count_from(struct pl_crew *c, uint64_t kills) {
+    struct pl_host *h = host_of(c);
+    if (h != NULL && h->kills_known && kills < h->kills) h->kills = kills;
+}
+
+void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out) {
+    if (c->host != NULL && c->host->group.at_ms != 0)
+        *out = c->host->group;
+    else
+        pl_host_group(&machine, "self", out);
+}
+
 /* --- what the kernel has killed */
 
 static void tell_kill(const struct pl_crew *c, uint64_t count, const char *victim) {
@@ -57,6 +69,9 @@ void pl_host_death(struct pl_worker *w, struct pl_death_group *out) {
     h->whole_kills = whole;
     h->kill_seen_ms = 0;
     if (out->oom_kills == 0) return;
+    struct pl_watch_host now; /* the peak of the last sample is older than what it died of */
+    pl_host_group(&machine, "self", &now);
+    if (now.peak != PL_WATCH_UNKNOWN) out->peak = now.peak;
     char victim[96];
     snprintf(victim, sizeof victim, "%.60s/%u", w->service->config->id, w->slot);
     tell_kill(c, out->oom_kills, victim);
@@ -117,11 +132,29 @@ static struct pl_worker *ready_with(const struct pl_crew *c, pid_t pid) {
     return NULL;
 }
 
+static void record(const struct pl_worker *w) {
+    const struct pl_host_use *u = &w->more->host;
+    struct pl_look_host l;
+    if (!pl_look_host(w, &l)) return;
+    struct pl_record_sample row = pl_record_sample_of("host");
+    row.service = w->service->config->id;
+    row.worker = w->slot;
+    row.generation = w->generation;
+    row.rss = (int64_t)u->rss;
+    row.anon = (int64_t)u->anon;
+    row.swap = (int64_t)u->swap;
+    if (l.limit != 0) row.limit = (int64_t)l.limit;
+    row.in_flight = w->in_flight;
+    row.requests = (int64_t)w->served;
+    pl_record_sample(w->service->crew->app->record, &row);
+}
+
 static void take_worker(struct pl_worker *w, const struct pl_watch_worker *p) {
     if (w->more->host.seen_ms == 0 && !w->more->adopted) w->service->more->new_bytes = p->anon + p->swap;
     w->more->host = (struct pl_host_use){
         .anon = p->anon, .swap = p->swap, .rss = p->rss, .pss = p->pss, .seen_ms = p->at_ms
     };
+    record(w);
 }
 
 void pl_host_tick(struct pl_crew *c, uint64_t now) {

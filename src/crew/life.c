@@ -82,7 +82,15 @@ uint64_t pl_life_drain_ms(const struct pl_service *s) {
     return (uint64_t)(c->replace_drain_ms != PL_CFG_AUTO ? c->replace_drain_ms : c->traffic_timeout_ms);
 }
 
-/* On a shared socket nobody can be kept from giving it one more request before SIGTERM: it drains after. */
+/* A stream lasts as long as it lasts: it is given more time than a request. */
+static uint64_t drain_until(const struct pl_worker *w) {
+    bool set = w->service->config->replace_drain_ms != PL_CFG_AUTO;
+    uint64_t most = pl_life_drain_ms(w->service);
+    if (!set && w->streams > 0 && most < PL_CREW_STREAM_DRAIN_MS) most = PL_CREW_STREAM_DRAIN_MS;
+    return w->more->drain_from_ms + most;
+}
+
+/* One that shares its socket may have to be told to end before it could leave it: it drains after SIGTERM. */
 uint64_t pl_life_patience_ms(const struct pl_service *s) {
     uint64_t stop_ms = (uint64_t)s->config->stop_timeout_ms;
     return pl_depend_is(s) ? stop_ms + pl_life_drain_ms(s) : stop_ms;
@@ -180,10 +188,11 @@ static void enter_ready(struct pl_worker *w) {
 
 static void enter_draining(struct pl_worker *w) {
     const struct pl_service_config *c = w->service->config;
-    w->more->drain_until_ms = pl_crew_now(w->service->crew) + pl_life_drain_ms(w->service);
+    w->more->drain_from_ms = pl_crew_now(w->service->crew);
     pl_note_leave(w);
     pl_log(log_of(w), PL_INFO, "worker.draining", F_STR("service", c->id), F_INT("worker", w->slot),
            F_INT("generation", w->generation), F_INT("in_flight", w->in_flight));
+    if (pl_depend_is(w->service)) pl_control_drain(w);
 }
 
 static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
@@ -260,6 +269,7 @@ static void tell_death(struct pl_worker *w) {
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("cause", cause),
+               F_STR("scope", o->cause == PL_CAUSE_KILLED_BY_KERNEL_OOM ? "worker" : NULL),
                F_INT("status", o->exit.status), F_STR("sentence", o->end_sentence),
                F_STR("last_line", o->last_line));
     }
@@ -290,6 +300,7 @@ static void explain(struct pl_worker *w) {
     const struct pl_death death = { .wait_status = o->exit.status,
                                     .oom = full ? &oom : NULL,
                                     .group = &group,
+                                    .xid = pl_devices_xid(w, pl_crew_now(w->service->crew)),
                                     .exec_step = o->exit.exec_step,
                                     .exec_errno = o->exit.exec_errno,
                                     .was_ready = o->was_ready,
@@ -317,6 +328,19 @@ static void explain(struct pl_worker *w) {
  * failure; so is a silence. */
 static bool is_failure(const struct pl_worker_more *o) {
     return (!o->ordered || o->timed_out || o->warm_failed || o->hung_ms != 0) && !o->fallback;
+}
+
+/* Ordered or not: nobody asked for one that does not end. */
+void pl_life_stuck(struct pl_worker *w) {
+    struct pl_worker_more *o = w->more;
+    if (o->told) return;
+    o->told = true;
+    o->cause = PL_CAUSE_STUCK;
+    snprintf(o->end_sentence, sizeof o->end_sentence,
+             "does not end, 30 s after SIGKILL: look for a driver fault, or a debugger that holds it; its "
+             "place stays "
+             "empty until it does");
+    tell_death(w);
 }
 
 static void tell_end(struct pl_worker *w) {
@@ -430,6 +454,8 @@ static void let_go(struct pl_worker *w) {
     pl_books_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };
+    if (w->more->page_fd > 0) close(w->more->page_fd);
+    w->more->page_fd = 0;
     pl_output_free(w);
     if (w->more->id[0] != '\0') pl_spawn_clean(w);
     w->more->let_go = true;
@@ -461,7 +487,8 @@ void pl_life_release(struct pl_worker *w) {
 bool pl_life_drained(struct pl_worker *w) {
     struct pl_page_counters p;
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
-    if (pl_depend_is(w->service)) return !pl_page_counters(&w->page, &p) || p.tasks == 0;
+    if (pl_depend_is(w->service))
+        return w->more->left_socket && (!pl_page_counters(&w->page, &p) || p.tasks == 0);
     return !pl_page_counters(&w->page, &p) || (p.in_flight == 0 && p.tasks == 0);
 }
 
@@ -525,7 +552,7 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
     case PL_WORKER_DRAINING:
         if (pl_life_drained(w))
             pl_life_feed(w, PL_WEV_DRAINED);
-        else if (now >= w->more->drain_until_ms)
+        else if (now >= drain_until(w))
             pl_life_feed(w, PL_WEV_DRAIN_TIMEOUT);
         break;
     case PL_WORKER_BACKOFF:

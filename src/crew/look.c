@@ -176,7 +176,8 @@ struct pl_tail *pl_look_tail(const struct pl_service *s, uint32_t slot, bool pre
 
 const char *pl_look_target(const struct pl_service *s, char *out, size_t room) {
     const struct pl_strings *words = &s->config->command;
-    if (words->count == 0) return s->config->run != NULL ? s->config->run : s->config->url;
+    const struct pl_service_config *c = s->config;
+    if (words->count == 0) return c->run != NULL ? c->run : c->model != NULL ? c->model : c->url;
     size_t used = 0;
     out[0] = '\0';
     for (size_t i = 0; i < words->count && used < room; i++)

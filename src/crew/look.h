@@ -56,6 +56,7 @@ bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false
 enum { PL_LOOK_DEVICES = 16 };
 /* Device memory as the worker's page tells it. */
 struct pl_look_device {
+    char gpu[48];                        /* index of the machine, or UUID */
     char scope[56];                      /* "gpu0", or a UUID */
     uint64_t allocated, reserved, limit; /* limit: of the device; 0: not known */
     uint64_t peak;                       /* largest of the last minute */

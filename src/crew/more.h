@@ -9,6 +9,7 @@
 #include "ledger/policy.h"
 #include "net/ask.h"
 #include "sample/gpu.h"
+#include "worker/death.h"
 #include "worker/policy.h"
 #include "worker/ports.h"
 #include "worker/replace.h"
@@ -70,6 +71,8 @@ struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
     size_t page_bytes;
+    int page_fd;  /* what an agent that comes by itself is given; 0: none */
+    bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
@@ -78,7 +81,7 @@ struct pl_worker_more {
     bool replaced;     /* its successor is READY: its slot is no longer its own */
     bool told;         /* its death is in the log */
     bool let_go;       /* what was its has been given back */
-    uint64_t ready_from_ms, drain_until_ms, start_until_ms, stopped_ms;
+    uint64_t ready_from_ms, drain_from_ms, start_until_ms, stopped_ms;
     struct pl_wire_exit exit; /* once exited */
     bool keeper_gone;         /* GONE came; waits for the gateway to let go */
     char end_sentence[256], last_line[256];
@@ -97,6 +100,7 @@ struct pl_worker_more {
     uint64_t ask_id;
     int sync_told; /* memory.sync as the worker knows it */
     uint64_t sampled_ms;
+    bool left_socket; /* dependency, DRAINING: no caller has a connection that it could still use */
     /* It has told what it is and waits for `go`: not its own time. */
     bool awaits_go, wait_told, deploying;
     uint64_t told_ms, held_ms;
@@ -223,12 +227,13 @@ struct pl_crew {
     struct pl_link *link; /* borrowed */
     struct pl_crew_hooks hooks;
     struct pl_wire_welcome welcome;
-    const char *run_dir, *python_path, *state_dir;
+    const char *run_dir, *python_path, *llama_path, *state_dir;
     struct pl_service *services;
     size_t service_count;
     struct pl_service **every; /* those, then their dependencies */
     size_t every_count;
     uv_timer_t tick;
+    uv_pipe_t agents; /* listens */
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
@@ -238,9 +243,10 @@ struct pl_crew {
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
-    struct pl_host *host;       /* host.c */
-    struct pl_devices *devices; /* devices.h; NULL before the start */
-    const char *watch_path;     /* NULL: nothing watches */
+    struct pl_host *host;           /* host.c */
+    struct pl_last_life *last_life; /* last_life.c; NULL: there is no state_dir */
+    struct pl_devices *devices;     /* devices.h; NULL before the start */
+    const char *watch_path;         /* NULL: nothing watches */
 };
 
 /* life.c: every change of state and its side effects go through here. */
@@ -249,12 +255,13 @@ struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot);
 void pl_life_tick(struct pl_crew *c, uint64_t now);
 void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e);
 void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e);
+void pl_life_stuck(struct pl_worker *w);      /* its death is told without its end */
 void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the keeper */
 void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any more */
 bool pl_life_drained(struct pl_worker *w);
 void pl_life_tend(struct pl_service *s, uint64_t now);
 void pl_life_give_time(struct pl_worker *w);              /* to start, from now on */
-uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one */
+uint64_t pl_life_drain_ms(const struct pl_service *s);    /* longest drain of one without a stream */
 uint64_t pl_life_patience_ms(const struct pl_service *s); /* SIGTERM to SIGKILL, out of a stop */
 void pl_life_successor(struct pl_service *s, struct pl_worker *old);
 void pl_life_ready_changed(struct pl_service *s);
@@ -310,6 +317,10 @@ typedef void (*pl_control_answer)(void *ctx, struct pl_worker *w, const char *li
 bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
                     pl_control_answer done, void *ctx);
 void pl_control_tick(struct pl_worker *w, uint64_t now); /* late answers; what it should know or tell */
+/* agents.c */
+void pl_agents_left(struct pl_worker *w); /* its control socket closes: forgets what its agent published */
+void pl_control_drain(
+    struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
 /* go.c: one JSON line, for free(); NULL without memory. */
 char *pl_go_line(const struct pl_worker *w, bool deploy);
 /* depend.c */
@@ -371,6 +382,9 @@ void pl_kept_save(const struct pl_service *s);
 void pl_kept_load(struct pl_service *s, struct pl_held_list *held);
 /* host.c */
 void pl_host_begin(struct pl_crew *c);
+void pl_host_count_from(struct pl_crew *c, uint64_t kills); /* those since are this life's to explain */
+/* Our own memory group, as the watch process has seen it last, else as it is: a few small files. */
+void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
 /* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
 void pl_host_death(struct pl_worker *w, struct pl_death_group *out);

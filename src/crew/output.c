@@ -88,11 +88,17 @@ static void count(struct pl_worker *w, uint64_t bytes) {
     o->log_lost = lost;
 }
 
-/* False: the log has no room. What was to be written waits in `unsent`, the rest in the keeper's ring. */
+/* False: the log has no room. What was to be written waits in `unsent`, the rest in the keeper's ring. Seen
+ * is what has been written, up to the end of a line: what a main that is killed had in hand, the next one
+ * tells. */
 static bool hand_on(struct pl_worker *w) {
+    struct pl_logger *log = w->service->crew->app->log;
+    struct pl_ring *ring = &w->more->ring;
     struct pl_buf *out = &w->more->unsent;
-    if (out->len > 0 && !pl_log_raw(w->service->crew->app->log, out->data, out->len)) return false;
+    if (out->len == 0) return true;
+    if (!pl_log_raw(log, out->data, out->len)) return false;
     out->len = 0;
+    pl_log_raw_mark(log, &ring->head->seen, ring->place - w->more->partial.len);
     return true;
 }
 
@@ -100,7 +106,7 @@ void pl_output_read(struct pl_worker *w) {
     static char chunk[CHUNK];
     if (w->more->ring.head == NULL) return;
     for (int turn = 0; turn < TURNS && hand_on(w); turn++) {
-        size_t n = pl_ring_read(&w->more->ring, chunk, sizeof chunk);
+        size_t n = pl_ring_peek(&w->more->ring, chunk, sizeof chunk);
         if (n == 0) break;
         take(w, chunk, n, &w->more->unsent);
         count(w, n);
@@ -111,17 +117,19 @@ bool pl_output_done(struct pl_worker *w) {
     struct pl_worker_more *o = w->more;
     if (o->ring.head == NULL) return true;
     pl_output_read(w);
-    bool empty = o->unsent.len == 0 && atomic_load_explicit(&o->ring.head->head, memory_order_acquire) ==
-                                           atomic_load_explicit(&o->ring.head->seen, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&o->ring.head->head, memory_order_acquire);
+    bool empty = o->unsent.len == 0 && head == o->ring.place;
     if (empty && o->partial.len > 0) {
         put_line(w, o->partial.data, o->partial.len, &o->unsent);
         o->partial.len = 0;
-        empty = hand_on(w);
+        hand_on(w);
     }
-    return empty || pl_crew_now(w->service->crew) - o->gone_ms > LAST_WAIT_MS;
+    bool written = head == atomic_load_explicit(&o->ring.head->seen, memory_order_acquire);
+    return (empty && written) || pl_crew_now(w->service->crew) - o->gone_ms > LAST_WAIT_MS;
 }
 
 void pl_output_free(struct pl_worker *w) {
+    if (w->more->ring.head != NULL) pl_log_raw_forget(w->service->crew->app->log, &w->more->ring.head->seen);
     pl_ring_close(&w->more->ring);
     pl_buf_free(&w->more->partial);
     pl_buf_free(&w->more->unsent);

@@ -70,6 +70,7 @@ void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd) {
     struct pl_err err;
     PL_AUTO_FD int page = page_fd;
     PL_AUTO_FD int ring = ring_fd;
+    if (w->service->kind == PL_KIND_COMMAND && page != -1) w->more->page_fd = fcntl(page, F_DUPFD_CLOEXEC, 3);
     if (fstat(page, &st) == 0 && st.st_size > 0) {
         void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, page, 0);
         if (at != MAP_FAILED) {
@@ -122,10 +123,11 @@ static bool choose_devices(const struct pl_worker *w, char out[PL_DEVICES_TEXT],
 }
 
 static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
-    static char prom[160], tmp[160], devices[PL_DEVICES_TEXT];
+    static char prom[160], tmp[160], agents[160], devices[PL_DEVICES_TEXT];
     struct pl_crew *c = w->service->crew;
     const struct pl_service_config *s = w->service->config;
     const char *gpus = NULL;
+    snprintf(agents, sizeof agents, "%s/agents.sock", c->run_dir);
     const struct pl_apart *apart = w->service->more->apart;
     /* Who answers on a shared socket cannot be chosen, so each answers for all: one folder, as in BentoML. */
     const char *metrics = apart != NULL ? strrchr(apart->socket_path, '/') + 1 : w->more->id;
@@ -142,7 +144,9 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .gpus = gpus,
         .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
         .port = pl_places_port(w),
+        .engine = c->llama_path,
         .legacy_ident = w->service->more->as_command ? s->run : NULL,
+        .agents = agents,
         .dependency = apart != NULL ? apart->name : NULL,
         .worker = w->slot,
         .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,
@@ -150,6 +154,8 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
     };
     if (w->service->kind == PL_KIND_COMMAND)
         return pl_recipe_command(c->app->config, s, &facts, environ, a, r, err);
+    if (w->service->kind == PL_KIND_LLAMA)
+        return pl_recipe_llama(c->app->config, s, &facts, environ, a, r, err);
     return pl_recipe_python(c->app->config, s, &facts, environ, a, r, err);
 }
 
@@ -157,7 +163,9 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     const struct pl_service_config *s = w->service->config;
     pl_wire_init(m, PL_WIRE_SPAWN, sizeof m->spawn, 0);
     m->spawn.recipe_hash = pl_recipe_hash(r);
-    m->spawn.flags = w->service->kind == PL_KIND_PYTHON ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL : 0;
+    m->spawn.flags = w->service->kind == PL_KIND_PYTHON  ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL
+                     : w->service->kind == PL_KIND_LLAMA ? PL_SPAWN_LISTENER
+                                                         : 0;
     m->spawn.page_bytes = PL_PAGE_BYTES;
     m->spawn.ring_bytes = PL_CREW_RING_BYTES;
     m->spawn.stop_signal = SIGTERM;
@@ -177,15 +185,22 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     snprintf(m->spawn.socket_name, sizeof m->spawn.socket_name, "w/%s", w->more->id);
 }
 
-/* What only our own launcher is given: a listener and a control socket. The listener exists before the
- * worker: a probe written into it waits there. Our copy is closed at once, so that a dead worker refuses. */
+/* What only our own workers are given: a listener, and the launcher a control socket. The listener exists
+ * before the worker: a probe written into it waits there. Our copy is closed at once, so that a dead worker
+ * refuses. */
 static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *listener, int *theirs,
                          struct pl_err *err) {
     int pair[2];
-    if (w->service->kind != PL_KIND_PYTHON) return true;
+    bool python = w->service->kind == PL_KIND_PYTHON;
+    if (!python && w->service->kind != PL_KIND_LLAMA) return true;
     const struct pl_apart *apart = w->service->more->apart;
     if (apart == NULL) *listener = pl_spawn_listen(w->to.at.un.sun_path, err);
     if (apart == NULL && *listener == -1) return false;
+    if (!python) {
+        m->fds[1] = *listener;
+        m->fd_count = 2;
+        return true;
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == -1)
         return PL_FAIL_SYS(err, errno, "control socket");
     *theirs = pair[1];

@@ -23,7 +23,7 @@ static void ask(struct pl_worker *w);
 
 static void finish(struct pl_worker *w) {
     struct pl_worker_more *o = w->more;
-    o->warm = o->warm_ok > 0;
+    o->warm = o->warm_ok > 0 || w->service->kind == PL_KIND_LLAMA; /* it warms itself before it says ready */
     o->time.warm = pl_crew_now(w->service->crew);
     o->time.first_us = o->warmup.first_us;
     o->time.settled_us = o->warmup.settled_us;

@@ -206,6 +206,7 @@ static void spawn(struct pl_crew *c, uint64_t now) {
     PL_AUTO_FD int recipe = pl_spawn_recipe(&w.recipe, &err);
     pl_wire_init(&m, PL_WIRE_SPAWN, sizeof m.spawn, 0);
     m.spawn.recipe_hash = pl_recipe_hash(&w.recipe);
+    m.spawn.flags = PL_SPAWN_ASIDE;
     m.spawn.page_bytes = PL_WATCH_BYTES;
     m.spawn.ring_bytes = RING_BYTES;
     m.spawn.stop_rank = last_rank;
@@ -261,8 +262,12 @@ void pl_watcher_tick(struct pl_crew *c, uint64_t now) {
     if (d->generation == 0 && !d->spawning && now >= d->restart_at_ms) spawn(c, now);
 }
 
+/* Not before it has looked once: until it blocks the signal it would die by it. */
 void pl_watcher_look_now(struct pl_crew *c) {
-    if (c->devices != NULL && c->devices->generation != 0) order_signal(c, SIGUSR1, 0);
+    struct pl_devices *d = c->devices;
+    struct pl_watch_beat beat;
+    if (d != NULL && d->generation != 0 && pl_watch_read_beat(&d->page, &beat) && beat.host_ms != 0)
+        order_signal(c, SIGUSR1, 0);
 }
 
 void pl_watcher_reconfigured(struct pl_crew *c) {

@@ -35,8 +35,10 @@ static void make_closed_sets(struct pl_gate *gate) {
         pl_series(m, info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL, id, info->name);
     }
     /* those that `observe` lets through */
-    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL, PL_REASON_PREDICTED_WAIT,
-                                            PL_REASON_CONCURRENCY, PL_REASON_TOO_LARGE };
+    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL,    PL_REASON_PREDICTED_WAIT,
+                                            PL_REASON_CONCURRENCY,   PL_REASON_TOO_LARGE,
+                                            PL_REASON_INVALID,       PL_REASON_BUDGET,
+                                            PL_REASON_CONTEXT_LENGTH };
     for (size_t i = 0; i < sizeof would / sizeof would[0]; i++)
         pl_series(m, PL_M_WOULD_TOTAL, id, "refuse", pl_reason_info(would[i])->name);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);
@@ -134,6 +136,7 @@ void pl_account(struct pl_request *r, const struct pl_ending *e) {
         pl_series_add(pl_series(r->g->o.app->metrics, PL_M_STREAMS_TOTAL, gate->service->config->id,
                                 e->stream != NULL ? e->stream : "complete"),
                       1);
+    pl_request_record(r, e, outcome_names[e->outcome], now_us);
     write_line(r, e, now_us);
 }
 

@@ -1,11 +1,12 @@
 /* gateway/body.c - what the server says of a client: head, body, end, and that it left. Bodies up to
  * limits.replay are kept, so that the request can be sent again; larger ones flow through behind the
- * admission. */
+ * admission. What a body asks for is held against the limits while it comes (inspect.c); where only its end
+ * can tell, it is kept up to there. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "gateway/inside.h"
+#include "gateway/inspect.h"
 
 static struct pl_gate *gate_for(struct pl_gateway *g, const struct pl_http_head *h) {
     struct pl_text path = pl_route_path(pl_http_at(h, h->target), h->target_len), host = { "", 0 };
@@ -67,7 +68,10 @@ static void on_request(void *ctx, struct pl_conn *c) {
         pl_refuse(r, PL_REASON_DRAINING, 1000, NULL);
     } else if (counted && h->content_length > (uint64_t)config->limits_body_bytes && refuse_too_large(r)) {
         return;
-    } else if (counted && h->content_length > (uint64_t)config->limits_replay_bytes) {
+    } else if (!pl_inspect_begin(r)) {
+        return;
+    } else if (counted && pl_inspect_settled(r) &&
+               h->content_length > (uint64_t)config->limits_replay_bytes) {
         flow(r);
     } else if (counted && !pl_request_reserve(r, h->content_length)) {
         refuse_buffer_full(r);
@@ -76,15 +80,23 @@ static void on_request(void *ctx, struct pl_conn *c) {
     }
 }
 
-/* One more piece of a body that we keep. */
+/* Larger than what is kept to be sent again. */
+static bool is_large(const struct pl_request *r) {
+    const struct pl_http_head *h = pl_conn_head(r->conn);
+    uint64_t bytes = h->framing == PL_HTTP_LENGTH ? h->content_length : r->body.len;
+    return bytes > (uint64_t)r->gate->service->config->limits_replay_bytes;
+}
+
+/* One more piece of a body that we keep: it may be sent again, or its end may still be what forbids it. */
 static void keep(struct pl_request *r, const char *bytes, size_t len) {
     const struct pl_service_config *config = r->gate->service->config;
     bool counted = pl_conn_head(r->conn)->framing == PL_HTTP_LENGTH;
+    if (!pl_inspect_piece(r, bytes, len)) return;
     if (r->request_bytes > (uint64_t)config->limits_body_bytes && refuse_too_large(r)) {
         return;
     } else if ((!counted && !pl_request_reserve(r, len)) || !pl_buf_add(&r->body, bytes, len)) {
         refuse_buffer_full(r);
-    } else if (!counted && r->body.len > (uint64_t)config->limits_replay_bytes) {
+    } else if (is_large(r) && pl_inspect_settled(r)) {
         flow(r);
     }
 }
@@ -151,7 +163,7 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
     if (r == NULL) return;
     if (r->body_mode == PL_BODY_STREAM)
         finish_stream(r);
-    else
+    else if (pl_inspect_end(r))
         pl_queue_enter(r);
 }
 

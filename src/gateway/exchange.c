@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gateway/inside.h"
+#include "gateway/inspect.h"
 
 static void on_writable(void *ctx, struct pl_upstream *u) {
     struct pl_request *r = ctx;
@@ -67,6 +67,8 @@ void pl_exchange_detach(struct pl_request *r, bool ok) {
     r->next = NULL;
     r->at = NULL;
     r->berth = NULL;
+    if (r->counted_stream) b->worker->streams--;
+    r->counted_stream = false;
     pl_worker_end(b->worker, ok);
 }
 
@@ -168,7 +170,8 @@ static void begin_exchange(struct pl_request *r, struct pl_berth *b) {
     attach(r, b);
     mark_page(r);
     pl_upstream_answers_head(r->up, h->method_id == HTTP_HEAD);
-    pl_upstream_want_payload(r->up, h->minor == 0);
+    pl_tokens_expect(r);
+    pl_upstream_want_payload(r->up, h->minor == 0 || (r->inspect != NULL && r->inspect->counts));
     r->phase = PL_REQ_WAITING;
     r->sent_ms = r->last_ms = pl_gateway_now(r->g);
     if (!send_request(r)) {
@@ -180,7 +183,11 @@ static void begin_exchange(struct pl_request *r, struct pl_berth *b) {
 }
 
 void pl_exchange_start(struct pl_request *r) {
-    struct pl_worker *w = pl_service_pick(r->gate->service);
+    struct pl_worker *w = pl_budget_pick(r);
+    if (w == NULL && r->entry.charged != 0) { /* nobody is left where it is charged */
+        pl_queue_return(r);
+        return;
+    }
     struct pl_berth *b = w != NULL ? pl_berth_of(r->g, w) : NULL;
     if (b == NULL) {
         retry_later(r);

@@ -23,6 +23,7 @@ static void read_limits(struct pl_gateway *g) {
         const struct pl_service_config *s = gate->service->config;
         g->rules[i] = (struct pl_route_rule){ .path = s->route_path, .host = s->route_host };
         pl_queue_limits(gate);
+        pl_budget_limits(gate);
     }
 }
 
@@ -37,6 +38,7 @@ static bool make_gates(struct pl_gateway *g) {
         gate->service = pl_crew_service(g->o.crew, i);
         PL_ASSERT(gate->service->index == i);
         pl_account_gate(gate);
+        pl_learnt_load(gate);
     }
     return true;
 }
@@ -67,6 +69,7 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
         return NULL;
     }
     read_limits(g);
+    pl_learnt_watch(g);
     return g;
 }
 
@@ -92,7 +95,11 @@ static void on_described(void *ctx, struct pl_service *s) {
     pl_queue_pump(pl_gate_of(g, s));
 }
 
-static void on_supply(void *ctx, struct pl_service *s) { pl_queue_pump(pl_gate_of(ctx, s)); }
+static void on_supply(void *ctx, struct pl_service *s) {
+    struct pl_gate *gate = pl_gate_of(ctx, s);
+    pl_budget_tell(gate);
+    pl_queue_pump(gate);
+}
 
 static void on_renewed(void *ctx, struct pl_service *s) { pl_poison_forget(&pl_gate_of(ctx, s)->poison); }
 
@@ -107,6 +114,7 @@ static void on_exited(void *ctx, struct pl_worker *w) {
     (void)ctx;
     if (b == NULL) return;
     pl_pool_close_idle(b->pool);
+    pl_budget_death(w, b->gate); /* while what it had is still charged */
     pl_judge_exited(b);
 }
 
@@ -134,6 +142,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
 
 void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx) {
     g->draining = true;
+    for (size_t i = 0; i < g->gate_count; i++) pl_learnt_save(&g->gates[i]);
     pl_server_drain(g->server, empty, ctx);
 }
 
@@ -145,7 +154,11 @@ void pl_gateway_cut(struct pl_gateway *g) {
 void pl_gateway_destroy(struct pl_gateway *g) {
     if (g == NULL) return;
     pl_timer_stop(&g->zombie_timer);
-    for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) pl_timer_stop(&g->gates[i].expiry);
+    pl_timer_stop(&g->save_timer);
+    for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) {
+        pl_timer_stop(&g->gates[i].expiry);
+        pl_learnt_free(&g->gates[i]);
+    }
     pl_server_destroy(g->server);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
         next = r->next;

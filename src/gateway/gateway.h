@@ -36,6 +36,7 @@ struct pl_gateway_options {
     struct pl_own_routes own;
     uint64_t max_connections; /* limits.connections: auto, resolved */
     uint64_t max_buffered;    /* limits.buffered: auto, resolved */
+    const char *state_dir;    /* what is learnt is kept there; NULL: nowhere */
 };
 struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct pl_err *err);
 /* For pl_crew_start. */
@@ -70,6 +71,10 @@ typedef void pl_gateway_captured(void *ctx, struct pl_service *s, const struct p
 void pl_gateway_capture(struct pl_gateway *g, struct pl_service *s, const char *route, uint32_t count,
                         pl_gateway_captured *each, void *ctx);
 
+/* Requests that have run or waited for `least_ms` get a row in the record now: were we killed, the next start
+ * could tell what was in flight. */
+void pl_gateway_record_open(struct pl_gateway *g, uint64_t least_ms);
+
 /* For /status and the page of metrics. */
 struct pl_gateway_numbers {
     int64_t queued, running; /* running: admitted, zombies included */
@@ -78,5 +83,12 @@ struct pl_gateway_numbers {
 };
 void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
                         struct pl_gateway_numbers *out);
+/* The `index`-th place with a budget, or false. `gpu` is borrowed. */
+struct pl_gateway_budget {
+    const char *gpu; /* its devices, or "host" */
+    uint64_t full_bytes, budget_bytes, charged_bytes, free_bytes;
+};
+bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, size_t index,
+                       struct pl_gateway_budget *out);
 uint64_t pl_gateway_buffered(const struct pl_gateway *g); /* bytes of kept bodies */
 #endif

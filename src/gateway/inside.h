@@ -58,26 +58,29 @@ enum pl_result {
         PL_RESULT_COUNT
 };
 
-struct pl_gate;  /* one service at the gateway */
-struct pl_berth; /* one worker at the gateway */
+struct pl_inspect; /* inspect.h */
+struct pl_gate;    /* one service at the gateway */
+struct pl_berth;   /* one worker at the gateway */
 struct pl_request {
     struct pl_admit_entry entry;
     uint32_t magic;
-    uint8_t phase;     /* enum pl_phase */
-    uint8_t body_mode; /* enum pl_body_mode */
-    bool head_begun;   /* of the reply: something of it is out to the client */
-    bool sent_any;     /* bytes went to a worker */
-    bool sent_whole;   /* body included */
-    bool kept_whole;   /* can be sent again */
-    bool chunk_out;    /* the client gets chunks that we make */
-    bool gather;       /* a small reply: goes out when it is whole */
-    bool hold_reply;   /* HTTP/1.0 and no length: kept until it is whole */
-    bool streamed;     /* counts in streams_total */
+    uint8_t phase;       /* enum pl_phase */
+    uint8_t body_mode;   /* enum pl_body_mode */
+    bool head_begun;     /* of the reply: something of it is out to the client */
+    bool sent_any;       /* bytes went to a worker */
+    bool sent_whole;     /* body included */
+    bool kept_whole;     /* can be sent again */
+    bool chunk_out;      /* the client gets chunks that we make */
+    bool gather;         /* a small reply: goes out when it is whole */
+    bool hold_reply;     /* HTTP/1.0 and no length: kept until it is whole */
+    bool streamed;       /* counts in streams_total */
+    bool counted_stream; /* in its worker's `streams` */
     bool event_stream;
     bool may_insert; /* JUDGING: the reply broke off between two chunks */
     bool last_words; /* the worker is dead; what is in the socket may still come */
     bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
+    bool opened;          /* the record has a row of it, since it takes long */
     bool too_large_told;  /* only observed: over limits.body */
     uint8_t replay_class; /* enum pl_replay_class, if replayed or unsent */
     uint8_t unsent;       /* tries of which no byte reached a worker: they do not count as the one replay */
@@ -95,12 +98,29 @@ struct pl_request {
     uint64_t until_ms; /* retry: give up; zombie that never began: let go */
     uint64_t head_us, body_us, admitted_us, first_us;
     uint64_t request_bytes, reply_bytes;
-    uint64_t reserved; /* of limits.buffered */
+    uint64_t reserved;          /* of limits.buffered */
+    struct pl_inspect *inspect; /* owned; NULL: nothing of its body matters here */
     struct pl_buf body, held;
     char made[20]; /* x-request-id, if we made it */
 };
 
 enum pl_replay_class { PL_REPLAY_NOT_SENT, PL_REPLAY_NOT_STARTED, PL_REPLAY_UNKNOWN, PL_REPLAY_COUNT };
+
+/* What was learnt about the models of a service: gateway/tokens.c. */
+enum { PL_GATE_MODELS = 8 };
+struct pl_model;
+struct pl_learnt {
+    struct pl_model *at[PL_GATE_MODELS]; /* owned */
+    size_t count;
+    bool changed, saving; /* since it was saved; on its way to the disk */
+};
+
+/* Where workers of a service hold memory, as pl_admit.places has them: gateway/budget.c. */
+enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
+struct pl_gate_place {
+    char name[PL_PLACE_NAME];                 /* label `gpu`: the devices of its workers, or "host" */
+    struct pl_series *bytes, *charged, *free; /* NULL: it has no budget yet */
+};
 
 enum { PL_STATUS_SERIES = 600 };
 struct pl_gate {
@@ -114,6 +134,11 @@ struct pl_gate {
     struct pl_service *service;
     struct pl_admit admit;
     struct pl_poison poison;
+    struct pl_learnt learnt;
+    struct pl_gate_place places[PL_ADMIT_PLACES];
+    unsigned place_count;
+    uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
+    struct pl_series *budget_ratio;
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
@@ -141,7 +166,7 @@ struct pl_gateway {
     size_t gate_count;
     struct pl_request *spare, *zombies;
     size_t spare_count;
-    struct pl_timer zombie_timer;
+    struct pl_timer zombie_timer, save_timer;
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
@@ -175,6 +200,8 @@ void pl_queue_limits(struct pl_gate *gate);
 
 /* refuse.c: answers of our own. Each answers the client, accounts, and ends the request: free or a zombie. */
 void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail);
+/* The request's own fault, with a code of its own for the error body; `code` NULL: the reason's. */
+void pl_refuse_as(struct pl_request *r, enum pl_reason reason, const char *code, const char *detail);
 /* Only observed: told and counted; the request goes on. */
 void pl_refuse_would(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms);
 void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c); /* 404, no service */
@@ -228,12 +255,34 @@ const char *pl_replay_name(unsigned class);
 void pl_account_gate(struct pl_gate *gate); /* makes the series */
 void pl_count_code(struct pl_gate *gate, uint16_t status);
 
+/* record.c */
+void pl_request_record(const struct pl_request *r, const struct pl_ending *e, const char *outcome,
+                       uint64_t now_us);
+
 /* quarantine.c */
 bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */
 void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in a handler that died of this */
 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
+
+/* budget.c: bytes where the workers are */
+void pl_budget_limits(struct pl_gate *gate); /* the configuration has changed */
+uint64_t pl_budget_cost(const struct pl_request *r);
+uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
+/* The routable worker with the fewest in flight where the request is charged, or NULL. */
+struct pl_worker *pl_budget_pick(struct pl_request *r);
+void pl_budget_tell(struct pl_gate *gate);                       /* metrics, after a charge or its end */
+void pl_budget_death(struct pl_worker *w, struct pl_gate *gate); /* was it for want of memory? */
+void pl_budget_pass_time(struct pl_gate *gate);
+/* A place by its name, made at need; its index in pl_admit.places. */
+unsigned pl_budget_place(struct pl_gate *gate, const char *name);
+
+/* learnt.c: state_dir/learnt/SERVICE.json */
+void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */
+void pl_learnt_save(struct pl_gate *gate); /* beside the loop */
+void pl_learnt_free(struct pl_gate *gate);
+void pl_learnt_watch(struct pl_gateway *g); /* now and then: budgets grow again, what changed is saved */
 
 /* cors.c */
 bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);

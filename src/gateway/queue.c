@@ -1,8 +1,11 @@
 /* gateway/queue.c - room admit decides; here its decisions meet requests, the crew's supply and the clock. */
+#include <string.h>
+
 #include "base/check.h"
+#include "base/crc32.h"
 #include "gateway/inside.h"
 
-static struct pl_admit_supply supply_of(const struct pl_gate *gate, uint64_t now_ms) {
+static struct pl_admit_supply supply_of(struct pl_gate *gate, uint64_t now_ms) {
     struct pl_service *s = gate->service;
     uint32_t ready = pl_service_ready_count(s);
     struct pl_service_gap gap;
@@ -14,6 +17,7 @@ static struct pl_admit_supply supply_of(const struct pl_gate *gate, uint64_t now
                                          .boot_left_ms = gap.left_ms,
                                          .hold_ms = gap.hold_ms };
     return (struct pl_admit_supply){ .ready = ready,
+                                     .places = pl_budget_ready(gate),
                                      .was_ready = s->was_ready,
                                      /* nobody of ours is on the way, and nobody knows when: 503, no hold */
                                      .failed =
@@ -55,6 +59,14 @@ static void left(struct pl_request *r) {
     tell_length(r->gate);
 }
 
+/* Whose turn it is goes by address; a client without one (a Unix socket) is the only one of its kind. */
+static uint32_t flow_of(const struct pl_request *r) {
+    char text[PL_PEER_TEXT];
+    if (r->gate->service->config->traffic_fairness == PL_CFG_TRAFFIC_FAIRNESS_NONE) return 0;
+    const char *address = pl_conn_address(r->conn, text);
+    return address != NULL ? pl_crc32(address, strlen(address)) : 0;
+}
+
 void pl_queue_enter(struct pl_request *r) {
     struct pl_gate *gate = r->gate;
     struct pl_admit_refusal why = { 0 };
@@ -62,6 +74,8 @@ void pl_queue_enter(struct pl_request *r) {
     struct pl_admit_supply supply = supply_of(gate, now);
     r->body_us = pl_now_us();
     if (pl_quarantined(r)) return;
+    r->entry.flow = flow_of(r);
+    r->entry.cost = pl_budget_cost(r);
     enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
     pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
     if (verdict != PL_ADMIT_REFUSED && why.reason != PL_REASON_NONE)
@@ -69,6 +83,7 @@ void pl_queue_enter(struct pl_request *r) {
     if (supply.handover && verdict == PL_ADMIT_WAIT) gate->service->held++;
     switch (verdict) {
     case PL_ADMIT_GO:
+        pl_budget_tell(gate);
         r->admitted_us = r->body_us;
         pl_exchange_start(r);
         return;
@@ -82,6 +97,7 @@ void pl_queue_enter(struct pl_request *r) {
 
 void pl_queue_return(struct pl_request *r) {
     pl_admit_requeue(&r->gate->admit, &r->entry);
+    pl_budget_tell(r->gate);
     joined(r);
     pl_queue_pump(r->gate);
 }
@@ -94,6 +110,7 @@ void pl_queue_leave(struct pl_request *r) {
 
 void pl_queue_release(struct pl_request *r, bool served) {
     pl_admit_release(&r->gate->admit, &r->entry, served, pl_gateway_now(r->g));
+    pl_budget_tell(r->gate);
 }
 
 void pl_queue_empty(struct pl_gate *gate, enum pl_reason reason) {
@@ -114,6 +131,7 @@ static void pump_once(struct pl_gate *gate) {
     while ((e = pl_admit_next(&gate->admit, &supply, now)) != NULL) {
         struct pl_request *r = request_of(e);
         left(r);
+        pl_budget_tell(gate);
         r->admitted_us = pl_now_us();
         pl_series_observe(gate->wait, (double)(r->admitted_us - r->body_us) / 1e6);
         pl_exchange_start(r);

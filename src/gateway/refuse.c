@@ -89,6 +89,11 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
         snprintf(out, room, "%lld requests are running and there is no queue",
                  (long long)r->gate->admit.running);
         break;
+    case PL_REASON_BUDGET:
+    case PL_REASON_CONTEXT_LENGTH:
+        snprintf(out, room, "it is charged %llu bytes, more than %s", (unsigned long long)r->entry.cost,
+                 reason == PL_REASON_BUDGET ? "are free, and nobody can wait for them" : "memory.budget");
+        break;
     case PL_REASON_NOT_READY:
         if (r->gate->service->kind == PL_KIND_REMOTE)
             snprintf(out, room, "the server behind %s is not ready; come back in %llu s", c->id, seconds);
@@ -109,7 +114,8 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
     }
 }
 
-void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail) {
+static void refuse(struct pl_request *r, enum pl_reason reason, const char *code, uint64_t retry_after_ms,
+                   const char *detail) {
     const struct pl_reason_info *info = pl_reason_info(reason);
     struct pl_gate *gate = r->gate;
     char why[256];
@@ -137,9 +143,18 @@ void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after
     pl_http_error_message(&message, r->status, 0, detail);
     struct pl_ending e = { .outcome = info->load ? PL_RESULT_REFUSED : PL_RESULT_REJECTED,
                            .reason = info->name };
-    answer(r, &e, r->status == info->status ? info->code : NULL, pl_buf_text(&message), extra);
+    if (code == NULL) code = r->status == info->status ? info->code : NULL;
+    answer(r, &e, code, pl_buf_text(&message), extra);
     pl_buf_free(&message);
     pl_exchange_drop(r);
+}
+
+void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail) {
+    refuse(r, reason, NULL, retry_after_ms, detail);
+}
+
+void pl_refuse_as(struct pl_request *r, enum pl_reason reason, const char *code, const char *detail) {
+    refuse(r, reason, code, 0, detail);
 }
 
 void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c) {

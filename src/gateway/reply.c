@@ -11,7 +11,7 @@
 #include <strings.h>
 
 #include "base/check.h"
-#include "gateway/inside.h"
+#include "gateway/inspect.h"
 
 static bool is_event_stream(const struct pl_http_head *h) {
     static const char type[] = "text/event-stream";
@@ -27,18 +27,18 @@ static bool without_length(const struct pl_http_head *h) {
 /* The head for the client, into the gateway's scratch. */
 static bool write_head(struct pl_request *r, const struct pl_http_head *h, enum pl_http_framing framing,
                        uint64_t length) {
-    static const char name[] = "X-Request-Id: ";
-    char line[sizeof name + PL_HTTP_REQUEST_ID_MOST + 2];
+    char lines[PL_HTTP_REQUEST_ID_MOST + 96];
+    size_t n = 0;
     struct pl_text id = pl_request_id_text(r);
-    bool has = pl_http_find(h, PL_HF_X_REQUEST_ID) != NULL;
-    if (!has) {
-        memcpy(line, name, sizeof name - 1);
-        memcpy(line + sizeof name - 1, id.at, id.len);
-        memcpy(line + sizeof name - 1 + id.len, "\r\n", 3);
-    }
+    lines[0] = '\0';
+    if (pl_http_find(h, PL_HF_X_REQUEST_ID) == NULL)
+        n = (size_t)snprintf(lines, sizeof lines, "X-Request-Id: %.*s\r\n", (int)id.len, id.at);
+    if (r->inspect != NULL && r->inspect->clamped != 0)
+        snprintf(lines + n, sizeof lines - n, "x-plimsoll-max-tokens-clamped: %llu\r\n",
+                 (unsigned long long)r->inspect->clamped);
     r->g->scratch.len = 0;
     return pl_http_write_response(&r->g->scratch, h, framing, length, pl_conn_will_keep(r->conn),
-                                  pl_conn_head(r->conn)->minor, has ? NULL : line);
+                                  pl_conn_head(r->conn)->minor, lines[0] != '\0' ? lines : NULL);
 }
 
 /* False: the request is over. `whole`: its end is at hand, too. */
@@ -55,6 +55,10 @@ static bool begin_reply(struct pl_request *r, const struct pl_http_head *h, bool
     }
     r->status = h->status;
     r->streamed = without_length(h);
+    if (r->streamed && !r->counted_stream) {
+        r->counted_stream = true;
+        r->berth->worker->streams++;
+    }
     r->event_stream = is_event_stream(h);
     if (r->streamed && asked->minor == 0) {
         r->hold_reply = true;
@@ -87,6 +91,7 @@ static void finish(struct pl_request *r) {
     bool ok = r->status < 500;
     pl_timer_stop(&r->timer);
     pl_capture_look(r);
+    pl_tokens_done(r);
     pl_account(r, &e);
     pl_upstream_release(r->up, r->sent_whole);
     r->up = NULL;
@@ -156,11 +161,13 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
     if (p->head) watch_stall(r);
 }
 
-/* Only for HTTP/1.0 clients. It comes before the part that tells of the head. */
+/* Only where tokens are counted and for HTTP/1.0 clients. It comes before the part that tells of the head. */
 void pl_reply_payload(void *ctx, struct pl_upstream *u, const char *bytes, size_t len) {
     struct pl_request *r = ctx;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
-    if (without_length(pl_upstream_head(u)) && !pl_buf_add(&r->held, bytes, len)) {
+    pl_tokens_reply(r, bytes, len);
+    if (pl_conn_head(r->conn)->minor == 0 && without_length(pl_upstream_head(u)) &&
+        !pl_buf_add(&r->held, bytes, len)) {
         r->first_us = pl_now_us();
         pl_answer_no_streams(r);
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gateway/inside.h"
+#include "gateway/inspect.h"
 
 static uint64_t next_id(struct pl_gateway *g) { return g->o.app->boot << 32 | (++g->sequence & UINT32_MAX); }
 
@@ -66,6 +66,7 @@ void pl_request_free(struct pl_request *r) {
     PL_ASSERT(r->entry.state == PL_ADMIT_OUTSIDE);
     pl_timer_stop(&r->timer);
     pl_request_unreserve(r);
+    pl_inspect_free(r);
     pl_buf_free(&r->held);
     r->magic = 0;
     if (r->body.size > PL_REQUEST_BODY_KEPT) pl_buf_free(&r->body);

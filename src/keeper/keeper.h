@@ -123,6 +123,7 @@ struct pl_keeper {
 
     struct pl_generation generations[PL_KEEPER_GENERATIONS];
     uint64_t last_generation;
+    uint64_t last_aside; /* of the row that begins at PL_WIRE_FIRST_ASIDE; how many there were */
     struct pl_held held[PL_KEEPER_HELD];
     uint64_t last_held;
     uint64_t orphans_reaped;
@@ -143,10 +144,12 @@ void pl_keeper_stop(struct pl_keeper *k, enum pl_stop_phase phase, int status);
 
 /* say.c */
 /* One logfmt line into the ring that is held as "keeper.log"; on stderr too if it is a warning or an error,
- * or with
- * --verbose 1, and only if that costs no wait. `format` makes the fields. */
+ * or with --verbose 1, and only if that costs no wait; there as JSON with --json 1. `format` makes the
+ * fields. */
 __attribute__((format(printf, 4, 5))) void pl_keeper_say(struct pl_keeper *k, enum pl_level level,
                                                          const char *event, const char *format, ...);
+/* "ts=A level=B event=C k=v" as one line of JSON with its newline. Returns its length, 0 without room. */
+size_t pl_keeper_json(const char *line, char *out, size_t room);
 /* "signal=KILL" or "status=3". */
 const char *pl_keeper_end_text(int wait_status, char out[32]);
 

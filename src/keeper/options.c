@@ -18,7 +18,8 @@
     X("--leave-ms",        leave_ms,        600000,   1,       604800000) \
     X("--stop-ms",         stop_ms,         30000,    1,       604800000) \
     X("--stuck-ms",        stuck_ms,        30000,    1,       86400000) \
-    X("--verbose",         verbose,         0,        0,       1)
+    X("--verbose",         verbose,         0,        0,       1) \
+    X("--json",            json,            0,        0,       1)
 /* clang-format on */
 
 static const struct {

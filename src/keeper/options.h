@@ -27,6 +27,7 @@ struct pl_keeper_settings {
     uint64_t stop_ms;  /* how long main may take for an orderly stop */
     uint64_t stuck_ms; /* SIGKILL sent and not reaped: STUCK */
     uint64_t verbose;  /* 1: all of keeper.log on stderr too */
+    uint64_t json;     /* 1: what is on stderr is JSON, as main's own events are */
 };
 
 struct pl_keeper_options {

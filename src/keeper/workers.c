@@ -121,7 +121,8 @@ int pl_keeper_spawn(struct pl_keeper *k, const struct pl_wire_spawn *order, cons
     if (g == NULL) return EAGAIN;
     make_empty(g);
     g->order = *order;
-    g->exit.generation = k->last_generation + 1;
+    bool aside = (order->flags & PL_SPAWN_ASIDE) != 0;
+    g->exit.generation = aside ? PL_WIRE_FIRST_ASIDE + k->last_aside : k->last_generation + 1;
     int error = make_things(g, &ends);
     if (error == 0) error = fork_leader(k, g, &ends, fds);
     close_one(&ends.output);
@@ -130,7 +131,10 @@ int pl_keeper_spawn(struct pl_keeper *k, const struct pl_wire_spawn *order, cons
         pl_keeper_forget(g);
         return error;
     }
-    k->last_generation++;
+    if (aside)
+        k->last_aside++;
+    else
+        k->last_generation++;
     g->exit.state = PL_GEN_SPAWNING;
     g->started_ms = k->now_ms;
     *out = g;

@@ -5,7 +5,7 @@
  * counted from where it began. A line does not slow down (compared are the halves of the whole history, of
  * its last three quarters, of its last half: one must pass), is not made of a few steps, does not fall back,
  * does not wander. A regular cycle is taken out first. Growth that slows down is never confirmed, however
- * long it goes on. Measured on random series: tests/unit/ledger/test_marks.c, docs/memory.md.
+ * long it goes on. Measured on random series: tests/unit/ledger/test_marks.c, docs/verdicts.md.
  */
 #ifndef PL_LEDGER_RULE_H
 #define PL_LEDGER_RULE_H

@@ -128,7 +128,7 @@ bool pl_proc_read_cgroup(const char *text, size_t len, bool *v2, char *path, siz
         const char *first = memchr(line, ':', (size_t)(stop - line));
         const char *second = first != NULL ? memchr(first + 1, ':', (size_t)(stop - first - 1)) : NULL;
         bool memory = second != NULL && has_word(first + 1, second, "memory");
-        bool unified = second == first + 1 && second != NULL && first - line == 1 && line[0] == '0';
+        bool unified = second != NULL && second == first + 1 && first - line == 1 && line[0] == '0';
         if (memory || (unified && found == NULL)) {
             found = second + 1;
             found_len = (size_t)(stop - found);

@@ -146,7 +146,8 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
         const char *value = filled(k, s->env.at[i].value, f);
         if (value != NULL) pl_kitchen_set(k, s->env.at[i].key, value);
     }
-    if (legacy) pl_kitchen_python_path(k, f->python_path);
+    if (f->python_path != NULL) pl_kitchen_python_path(k, f->python_path); /* for `import plimsoll` */
+    if (f->agents != NULL) pl_kitchen_set(k, "PLIMSOLL_AGENTS", f->agents);
     pl_kitchen_set(k, "PLIMSOLL_WORKER_NAME", s->id);
     pl_kitchen_set_number(k, "PLIMSOLL_WORKER", f->worker);
     pl_kitchen_set_number(k, "PLIMSOLL_PAGE_FD", PL_WORKER_PAGE_FD);

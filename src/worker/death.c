@@ -158,6 +158,26 @@ static enum pl_cause gpu_full(const struct pl_death *d, const char *line, struct
     return PL_CAUSE_GPU_OUT_OF_MEMORY;
 }
 
+/* An error of the driver or of its libraries, as the program itself says it. */
+static bool is_gpu_error(const char *line) {
+    static const char *const phrases[] = { "CUDA error", "HIP error", "CUBLAS_STATUS_", "CUDNN_STATUS_" };
+    for (size_t i = 0; i < sizeof phrases / sizeof phrases[0]; i++) {
+        const char *at = strstr(line, phrases[i]);
+        if (at == line || (at != NULL && at - line >= 2 && at[-1] == ' ' && at[-2] == ':')) return true;
+    }
+    return false;
+}
+
+static enum pl_cause gpu_failed(const struct pl_death *d, const char *line, struct sentence *s) {
+    char xid[80] = "";
+    if (d->xid != 0)
+        snprintf(xid, sizeof xid,
+                 "the driver reported Xid %u: NVIDIA's list of XID errors says what it means", d->xid);
+    say(s, "%s%s", cause_text[PL_CAUSE_GPU_ERROR], d->was_ready ? "" : " while it was starting");
+    head_words_remedy(s, "", line, xid);
+    return PL_CAUSE_GPU_ERROR;
+}
+
 static enum pl_cause exec_failed(const struct pl_death *d, struct sentence *s) {
     const char *problem = strerror((int)d->exec_errno), *program = or_else(d->program, "the program");
     switch (d->exec_step) {
@@ -378,6 +398,7 @@ enum pl_cause pl_death_explain(const struct pl_death *d, char *sentence, size_t 
     enum pl_oom_class class = d->oom != NULL ? pl_oom_class_of(d->oom->kind) : PL_OOM_CLASS_NONE;
     if (by_itself && class == PL_OOM_CLASS_GPU) return gpu_full(d, line, &s);
     if (by_itself && class == PL_OOM_CLASS_SIZING && !d->was_ready) return does_not_fit(d->oom, line, &s);
+    if (by_itself && (is_gpu_error(line) || d->xid != 0)) return gpu_failed(d, line, &s);
     if (WIFEXITED(status)) return exited(d, WEXITSTATUS(status), line, &s);
     if (WIFSIGNALED(status)) return signaled(d, WTERMSIG(status), line, &s);
     say(&s, "%s (wait status %d)", cause_text[PL_CAUSE_UNKNOWN], status);

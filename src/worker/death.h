@@ -45,9 +45,10 @@ struct pl_death {
     const char *last_line; /* of pl_death_last_line and pl_death_oom */
     const struct pl_oom *oom;           /* of pl_death_oom */
     const struct pl_death_group *group; /* NULL: not looked at */
-    const char *program;                /* argv[0] */
-    const char *folder;                 /* where it was to run */
-    const char *warmup;                 /* we ended it because its warm-up failed: what was said; else NULL */
+    uint32_t xid;        /* the driver reported it lately for a GPU that the worker used; 0: none */
+    const char *program; /* argv[0] */
+    const char *folder;  /* where it was to run */
+    const char *warmup;  /* we ended it because its warm-up failed: what was said; else NULL */
 };
 
 /* The cause by the table; `sentence` gets one sentence of at most `room` bytes, its NUL included. An end that

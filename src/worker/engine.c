@@ -9,6 +9,10 @@ static const struct pl_engine engines[] = {
 #undef ENGINE
 };
 enum { ENGINE_COUNT = sizeof engines / sizeof *engines };
+/* Our own engine: started by a recipe of its own, told apart by `model`. */
+static const struct pl_engine llama = {
+    .word = PL_CFG_ENGINE_LLAMA_SERVER, .ready_path = "/readyz", .llm = true, .always = ""
+};
 static const struct pl_engine unknown = { .word = PL_CFG_ENGINE_GENERIC,
                                           .always = "",
                                           .multiprocess_metrics = true };
@@ -53,6 +57,7 @@ static size_t behind_name(const struct pl_engine *e, const struct pl_strings *ar
 }
 
 const struct pl_engine *pl_engine_of(const struct pl_service_config *s) {
+    if (pl_kind_of(s) == PL_KIND_LLAMA) return &llama;
     for (size_t i = 0; i < ENGINE_COUNT; i++) {
         bool named = s->engine == engines[i].word;
         bool found = s->engine == PL_CFG_ENGINE_AUTO && s->command.count > 0 &&
@@ -62,7 +67,9 @@ const struct pl_engine *pl_engine_of(const struct pl_service_config *s) {
     return &unknown;
 }
 
-const char *pl_engine_name(const struct pl_engine *e) { return pl_config_word("engine", e->word); }
+const char *pl_engine_name(const struct pl_engine *e) {
+    return e == &llama ? "llama" : pl_config_word("engine", e->word);
+}
 
 /* --- where it listens */
 

@@ -28,6 +28,8 @@ struct pl_recipe_facts {
     const char *gpus;         /* CUDA_VISIBLE_DEVICES, or NULL: as inherited */
     const char *socket;       /* command kind: the path it makes its socket at, for {socket} */
     uint16_t port;            /* command kind: for {port} */
+    const char *agents;       /* command kind: where plimsoll.watch() finds us */
+    const char *engine;       /* llama kind: the program plimsoll-llama */
     const char *legacy_ident; /* command kind: what `bentoml serve` serves instead of a command, or NULL */
     uint32_t worker;          /* slot, 1... */
     uint64_t keep_alive_s;    /* uvicorn's, longer than our pool keeps connections */
@@ -52,6 +54,12 @@ bool pl_recipe_python(const struct pl_config *c, const struct pl_service_config 
 bool pl_recipe_command(const struct pl_config *c, const struct pl_service_config *s,
                        const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
                        struct pl_recipe *out, struct pl_err *err);
+/* plimsoll-llama with the settings of services.NAME.llama as its flags; only those that are set, so that what
+ * is left is chosen by what fits when it starts. OpenMP waits passively: spinning threads starve a shared
+ * machine. False as above. */
+bool pl_recipe_llama(const struct pl_config *c, const struct pl_service_config *s,
+                     const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
+                     struct pl_recipe *out, struct pl_err *err);
 /* One number for one recipe: folder, argv, and the environment in any order, without PROMETHEUS_MULTIPROC_DIR
  * and TMPDIR, which are another one's at every start. Never 0. */
 uint64_t pl_recipe_hash(const struct pl_recipe *r);

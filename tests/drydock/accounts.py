@@ -56,6 +56,21 @@ told["nothing_left"] = recorder.empty_cache()["returned_bytes"]
 told["sample"] = recorder.sample()
 
 
+def hot():
+    """Shares of requests that are accounted: a burst, then without a pause."""
+    shares = []
+    for count in (100, 20_000):
+        got = [run()[0] for _ in range(count)]
+        shares.append(sum(bool(flags & pages.MEMORY) for flags in got[-count // 2 :]) / (count // 2))
+    return shares
+
+
+told["hot"] = hot()
+recorder.memory.sync = "always"
+told["hot_in_soak"] = hot()[1]
+recorder.memory.sync, recorder.memory._paid_until = "off", 0.0
+
+
 def broken(device):
     raise RuntimeError("a plugged-in allocator keeps no counters")
 

@@ -27,7 +27,8 @@ def small(serve, *flags, place=("--socket", "{socket}"), **more):
 def send(server, path, body):
     """A request whose reply is read later: the socket."""
     sock, data = connect(server.address), json.dumps(body)
-    sock.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(data)}\r\n\r\n{data}".encode())
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    sock.sendall((head + data).encode())
     return sock
 
 
@@ -70,7 +71,8 @@ def test_workers_on_sockets_of_their_own(serve):
     server = small(serve, "--workers", 2).ready(workers=2)
     seen = ask(server, "/any?q=1", {"a": 1})
     assert seen["path"] == "/any?q=1" and seen["body"] == '{"a": 1}'
-    assert seen["plimsoll"] == ["PLIMSOLL_GENERATION", "PLIMSOLL_PAGE_FD", "PLIMSOLL_WORKER", "PLIMSOLL_WORKER_NAME"]
+    assert seen["plimsoll"] == ["PLIMSOLL_AGENTS", "PLIMSOLL_GENERATION", "PLIMSOLL_PAGE_FD", "PLIMSOLL_WORKER",
+                                "PLIMSOLL_WORKER_NAME"]
     (service,) = server.status()["services"]
     assert (service["kind"], service["engine"], service["guards"]["restart"]) == ("command", "generic", True)
     assert service["target"].endswith("--socket {socket}")
@@ -248,13 +250,13 @@ def test_a_killed_server_takes_its_engine_along(serve):
 
 def test_a_stream_ends_whole_before_the_old_engine_is_told_to_stop(serve):
     server = vllm(serve).ready()
-    sock = send(server, "/v1/completions", {"stream": True})
+    sock = send(server, "/v1/completions", {"prompt": "a", "stream": True})
     (pid,) = server.workers().values()
     restart = subprocess.Popen([str(paths.plimsoll), "restart", "--all", "--admin", str(server.run_dir / "admin.sock")],
                                env=clean_environment(), stdout=subprocess.DEVNULL)
     server.wait_for("worker.draining")
     assert state_of(pid)
-    assert server.post("/v1/completions", {"prompt": "a"}).json()["pid"] != pid
+    assert server.post("/v1/completions", {"prompt": "a"}).json()["id"][5:13] != f"{pid:08x}"
     server.gate.touch()
     reply, whole = read_reply(sock)
     sock.close()
@@ -277,7 +279,7 @@ def test_a_request_is_sent_again_when_the_server_is_killed_before_it_answered(se
     server.gate.touch()
     reply, whole = read_reply(sock)
     sock.close()
-    assert whole and reply.status == 200 and reply.json()["pid"] != pid
+    assert whole and reply.status == 200 and reply.json()["id"][5:13] != f"{pid:08x}"
 
 
 @pytest.mark.parametrize("why, cause, words", [

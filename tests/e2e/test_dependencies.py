@@ -2,10 +2,11 @@
 
 import os
 import signal
+import threading
 
 import pytest
 
-from rig import Load
+from rig import Load, host
 
 APART = {"front.Scale": 2, "front.Deep": 1}
 
@@ -157,6 +158,37 @@ def test_a_restart_changes_what_was_named_and_nothing_else(apart):
     assert not set(after["front.Scale"].values()) & set(others["front.Scale"].values())
     assert after["front.Deep"] == others["front.Deep"] and apart.workers() == second
     assert apart.verb("logs", "front.Scale").returncode == 0
+
+
+@pytest.mark.timeout(600)
+def test_ten_restarts_of_a_dependency_under_load_lose_no_call(apart):
+    """The old ones leave the shared socket before they are ended; and BentoML's own client, which changes its session
+    every 100 calls, does not lose those of others with it."""
+    with Load(apart.address, mixed, connections=8) as load:
+        for _ in range(10):
+            load.wait_for_more(30)
+            done = apart.verb("restart", "front.Scale", timeout=240)
+            assert done.returncode == 0, done.stderr
+        load.wait_for(1000)
+    assert load.kinds() == {"ok": len(load.outcomes)}, (load.statuses(), load.of("status")[:5])
+    apart.wait_for("worker.replaced", {"service": "front.Scale"}, count=20)
+    gone = apart.wait_for("worker.gone", {"service": "front.Scale"}, count=20)
+    assert gone and apart.log.find("worker.death") == []
+
+
+def test_main_killed_while_a_dependency_drains_the_next_one_ends_it(apart):
+    old = all_apart(apart)["front.Scale"]
+    slow = threading.Thread(target=lambda: apart.post("/slow", {"seconds": 8.0}, timeout=60))
+    slow.start()
+    apart.wait_until(lambda: any(line.startswith("begin slow") for line in apart.journal()))
+    assert apart.verb("restart", "front.Scale", timeout=240).returncode == 0
+    mark = apart.log.mark()
+    os.kill(apart.main_pid(), signal.SIGKILL)
+    apart.wait_for("main.adopted", since=mark)
+    slow.join()
+    apart.wait_until(lambda: not any(host.state_of(pid) for pid in old.values()), what="the old ones are gone")
+    assert apart.log.find("worker.death") == []
+    assert not set(all_apart(apart)["front.Scale"].values()) & set(old.values())
 
 
 def test_a_dependency_that_never_starts_is_named_and_ends_it(serve):

@@ -68,11 +68,12 @@ class Clients:
         self.rows.append((sent, time.monotonic(), reply.status, int(back) / 1000 if back else None, reply.headers))
 
 
-@pytest.mark.timeout(180)
-def test_a_boot_longer_than_the_hold_every_client_has_an_answer_in_time_and_retry_after_is_right(serve):
-    server = timed(serve, "--replace.hold", "5s", boot="9")
-    assert gap_seconds(server) > 9, "the gap is known before it happens"
-    assert replacement(server)["expected_gap_s"] > 9 and not replacement(server)["planned"]
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("boot", [9, pytest.param(30, marks=pytest.mark.full)])
+def test_a_boot_longer_than_the_hold_every_client_has_an_answer_in_time_and_retry_after_is_right(serve, boot):
+    server = timed(serve, "--replace.hold", "5s", boot=str(boot))
+    assert gap_seconds(server) > boot, "the gap is known before it happens"
+    assert replacement(server)["expected_gap_s"] > boot and not replacement(server)["planned"]
     with Clients(server) as clients:
         server.wait_until(lambda: len(clients.rows) > 10)
         done = server.verb("restart", "timedboot", "--now")
@@ -88,6 +89,8 @@ def test_a_boot_longer_than_the_hold_every_client_has_an_answer_in_time_and_retr
     assert all(row[4]["x-plimsoll-reason"] == "handover" for row in refused)
     gap = server.log.find("worker.replaced", {"mode": "handover"})[0]["gap_ms"] / 1000
     again = min(answered for sent, answered, status, *_ in clients.rows if status == 200 and sent > refused[0][0])
+    print(f"boot {boot} s: {len(clients.rows)} requests, longest {max(a - b for b, a, *_ in clients.rows):.2f} s, "
+          f"{len(refused)} refused, Retry-After at most {max(abs(r[1] + r[3] - again) / gap for r in refused):.1%} off")
     for _, answered, _, back, headers in refused:
         assert abs(answered + back - again) <= 0.2 * gap, (back, again - answered, gap)
         assert int(headers["retry-after"]) == max(1, -(-int(back * 1000) // 1000))
@@ -97,9 +100,10 @@ def test_a_boot_longer_than_the_hold_every_client_has_an_answer_in_time_and_retr
     assert told["held"] > 0 and told["refused"] == len(refused)
 
 
-@pytest.mark.timeout(120)
-def test_with_a_long_hold_nothing_is_refused_and_the_service_stays_ready(serve):
-    server = timed(serve, "--replace.hold", "60s", boot="2")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("boot", [2, pytest.param(30, marks=pytest.mark.full)])
+def test_with_a_long_hold_nothing_is_refused_and_the_service_stays_ready(serve, boot):
+    server = timed(serve, "--replace.hold", "60s", boot=str(boot))
     with Load(server.address, predicts, connections=8) as load:
         load.wait_for(50)
         restart = started(server.verb, "restart", "timedboot")
@@ -108,11 +112,11 @@ def test_with_a_long_hold_nothing_is_refused_and_the_service_stays_ready(serve):
         assert server.get("/readyz").status == 200, "one replica: it stays ready while it holds"
         assert replacement(server)["under_way"] and replacement(server)["expected_gap_s"] > 0
         assert gap_seconds(server) > 0
-        restart.join(60)
+        restart.join(120)
         load.wait_for_more(50)
     assert load.kinds() == {"ok": len(load.outcomes)}, load.statuses()
     done = server.log.find("worker.replaced")[0]
-    assert done["mode"] == "handover" and done["gap_ms"] >= 2000 and done["held"] > 0 and done["refused"] == 0
+    assert done["mode"] == "handover" and done["gap_ms"] >= 1000 * boot and done["held"] > 0 and done["refused"] == 0
     assert [e["ready"] for e in server.log.find("ready.changed")] == [True]
     order = ["worker.replace", "worker.draining", "worker.stopping", "worker.gone", "worker.spawned"]
     times = [server.log.find(name)[-1]["ts"] for name in order]

@@ -51,6 +51,23 @@ def test_json_lines_arrive_as_the_same_json_lines_under_load_and_across_a_crash(
     assert len(said(s.stdout())) == len(set(said(s.stdout()))), "a line came twice"
 
 
+def test_no_line_is_lost_or_told_twice_when_main_is_killed_under_load(serve, tmp_path):
+    s = talker(serve, tmp_path, "--logs.workers", "raw", "--traffic.queue.max_wait", "60s")
+    with Load(s.address, lambda number: ("POST", "/say", {"number": number}, lambda reply: True), connections=8) as load:
+        for _ in range(4):
+            load.wait_for_more(150)
+            mark = s.log.mark()
+            os.kill(s.main_pid(), signal.SIGKILL)
+            s.wait_for("main.adopted", since=mark)
+            s.wait_until(s.try_status)
+        load.wait_for_more(150)
+    served = {o.number for o in load.outcomes if o.kind == "ok"}
+    assert set(load.kinds()) <= {"ok", "cut"}, load.kinds()
+    s.wait_until(lambda: served <= set(said(s.stdout())), timeout=20,
+                 what=f"lost: {sorted(served - set(said(s.stdout())))}")
+    assert len(said(s.stdout())) == len(set(said(s.stdout()))), "a line came twice"
+
+
 def test_prefix_and_json_name_the_worker(serve, tmp_path):
     s = talker(serve, tmp_path, "--logs.workers", "prefix")
     assert s.post("/say", {"number": 7}).status == 200

@@ -71,6 +71,14 @@ def test_one_kill_of_main_changes_nothing_that_a_user_sees(serve):
     assert sum(line.startswith("import") for line in server.journal()) == 2
 
 
+def test_what_the_keeper_says_of_it_is_json_where_main_logs_json(serve):
+    server = serve("service:Simple", service="simple").ready()
+    kill_main(server)
+    (crashed,) = server.log.find("main.crashed")
+    assert crashed["signal"] == "SIGKILL" and crashed["restarts"] == 0 and crashed["level"] == "error", crashed
+    assert "event=main.crashed" not in server.log.text()
+
+
 def test_main_killed_while_a_worker_boots_adopts_the_boot(serve):
     server = serve("service:SlowBoot", service="slow_boot").started()
     pid = server.wait_for("worker.spawned")["pid"]

@@ -58,7 +58,7 @@ def test_restart_under_load_loses_nothing_and_changes_every_pid(serve):
     assert set(before) == set(after) == {1, 2}
     assert not set(before.values()) & set(after.values())
     for slot in (1, 2):
-        assert server.log.find("worker.replaced", {"worker": slot})
+        assert server.wait_for("worker.replaced", {"worker": slot})
     assert {e["reason"] for e in server.log.find("worker.replace")} == {"operator"}
 
 

@@ -1,6 +1,7 @@
 """The control socket, without a worker around it."""
 
 import json
+import os
 import socket
 import threading
 
@@ -14,7 +15,7 @@ from plimsoll.control import LINE_BYTES, Control
 def pair():
     ours, theirs = socket.socketpair()
     ours.settimeout(20)
-    control = Control(theirs.detach(), lambda: {"in_flight": 3})
+    control = Control(theirs.detach(), {"ping": lambda _: {"pid": os.getpid(), "in_flight": 3}})
     yield control, ours.makefile("rwb", buffering=0), ours
     ours.close()
 
@@ -116,7 +117,7 @@ def test_a_line_without_end_closes(pair):
 def test_further_questions_get_what_was_asked_and_may_refuse():
     ours, theirs = socket.socketpair()
     asks = {"double": lambda asked: {"twice": 2 * asked["of"]}, "busy": lambda _: {"error": "busy"}}
-    Control(theirs.detach(), dict, asks).serve()
+    Control(theirs.detach(), asks).serve()
     with ours, ours.makefile("rwb", buffering=0) as f:
         assert ask(f, {"v": 1, "id": 1, "ask": "double", "of": 21}) == {"v": 1, "id": 1, "ok": True, "twice": 42}
         assert ask(f, {"v": 1, "id": 2, "ask": "busy"}) == {"v": 1, "id": 2, "error": "busy"}

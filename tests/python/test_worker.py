@@ -253,7 +253,7 @@ def test_a_private_name_that_is_gone_costs_its_feature_only(capsys, monkeypatch)
 )
 def test_the_keeper_s_name_of_a_start(monkeypatch, text, number_and_boot):
     monkeypatch.setenv("PLIMSOLL_GENERATION", text)
-    assert worker.generation() == number_and_boot
+    assert pages.generation() == number_and_boot
 
 
 def test_limits_are_moved_by_name_and_put_back(monkeypatch):

@@ -6,6 +6,7 @@
 #include "watch/nvml.h"
 
 static struct pl_watch_gpu gpus[PL_WATCH_GPUS];
+static struct pl_nvml *n; /* for good */
 static const uint64_t gib = UINT64_C(1) << 30;
 
 /* 77 is a worker's. */
@@ -76,7 +77,7 @@ int main(int argc, char **argv) {
                   { "none", none, false } };
     struct pl_watch_beat beat = { 0 };
     struct pl_watch_driver d = { 0 };
-    struct pl_nvml *n = pl_nvml_create(&beat, leader, NULL);
+    n = pl_nvml_create(&beat, leader, NULL);
     for (uint64_t now = 1000; now < 4000; now += 1000) pl_nvml_look(n, now, &d, gpus);
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(cases[i].name, argv[1]) != 0) continue;

@@ -18,6 +18,7 @@ import threading
 import time
 
 import keeper_wire as wire
+import pytest
 
 PYTHON = os.path.realpath("/usr/bin/python3")
 STUB = pathlib.Path(__file__).with_name("main_stub.py")
@@ -313,3 +314,16 @@ class Keeper:
             wait_dead(main.pid)
         self.listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+SLEEP = ("/bin/sleep", "1000")
+DEAF = ("/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1000; done")
+
+
+def wait_output(worker, text):
+    """A worker that has printed this has come so far."""
+    end = time.monotonic() + 20
+    while text not in worker.output():
+        assert time.monotonic() < end, worker.output()
+        time.sleep(0.005)

@@ -14,9 +14,8 @@ from harness import PageReader, until  # noqa: E402, F401
 from plimsoll import page as pages  # noqa: E402, F401
 
 
-def open_page(keeper, worker_pid):
-    """The page in which this process is the writer. The keeper holds it, and the test may look at what it holds."""
-    for link in sorted(Path(f"/proc/{keeper}/fd").iterdir(), key=lambda p: int(p.name)):
+def find_page(holder, worker_pid):
+    for link in sorted(Path(f"/proc/{holder}/fd").iterdir(), key=lambda p: int(p.name)):
         try:
             if not os.readlink(link).startswith("/memfd:plimsoll-page"):
                 continue
@@ -24,9 +23,17 @@ def open_page(keeper, worker_pid):
         except FileNotFoundError:
             continue
         try:
+            if os.fstat(fd).st_size < pages.PAGE_BYTES:
+                continue  # of another writer, such as the one that looks at devices
             reader = PageReader(fd)
         finally:
             os.close(fd)
         if reader.head()[7] == worker_pid:
             return reader
-    raise AssertionError(f"no page of {worker_pid}")
+    return None
+
+
+def open_page(holder, worker_pid):
+    """The page in which this process is the writer, once it has written there. The keeper holds it (main, when somebody
+    else runs the server), and the test may look at what that holds."""
+    return until(lambda: find_page(holder, worker_pid), f"a page of {worker_pid}")

@@ -40,7 +40,7 @@ class Server:
     """`before`: words in front of `plimsoll serve`, such as a dry dock. `service`: a folder of tests/e2e/services or an absolute one. `flags` go to `plimsoll serve` as they are."""
 
     def __init__(self, target, *flags, service="feature", env=None, python=paths.python, admin="none", listen=True,
-                 terminal=None, before=()):
+                 terminal=None, before=(), state=True):
         # Not pytest's tmp_path: the run folder holds sockets, and a socket's path has 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="pl-e2e-", dir="/tmp"))
         self.run_dir = self.folder / "run"
@@ -57,6 +57,7 @@ class Server:
             (self.bentoml_home / "models").symlink_to(Path(paths.digits_home) / "models")
         self.log = EventLog(self.stderr_path)
         self.stopped = False
+        self.mark = 0
         self.pids = []
         self.env = {
             **clean_environment(), "TMPDIR": str(self.tmp), "BENTOML_HOME": str(self.bentoml_home),
@@ -64,7 +65,7 @@ class Server:
             "FLAGS": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", **(env or {}),
         }
         words = [*map(str, before), str(paths.plimsoll), "serve", *([target] if target else []), "--run_dir", str(self.run_dir),
-                 "--state_dir", str(self.folder / "state"), "--cache_dir", str(self.folder / "cache"),
+                 *(["--state_dir", str(self.folder / "state")] if state else []), "--cache_dir", str(self.folder / "cache"),
                  "--admin", admin]
         if listen and "--host" in flags:
             words += ["--port", "0"]
@@ -74,10 +75,21 @@ class Server:
             words += ["--python", str(python)]
         words += [str(f) for f in flags]
         self.words = words
-        with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err:
-            self.process = subprocess.Popen(words, cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
+        self._spawn(terminal)
+
+    def _spawn(self, terminal=None):
+        with open(self.stdout_path, "ab") as out, open(self.stderr_path, "ab") as err:
+            self.process = subprocess.Popen(self.words, cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=terminal if terminal is not None else err)
         self.pid = self.process.pid
+        self.stopped = False
+
+    def again(self):
+        """The same words once more, after an end: same folders, and the log goes on behind `mark`."""
+        assert self.process.poll() is not None
+        self.mark = self.log.mark()
+        self._spawn()
+        return self
 
     # ---- what it says
 
@@ -89,7 +101,7 @@ class Server:
 
     def started(self):
         """Until its listeners are open; sets `address`."""
-        event = self.wait_for("main.started")
+        event = self.wait_for("main.started", since=self.mark)
         listen = event["listen"]
         first = listen[0] if isinstance(listen, list) else listen.split(",")[0]
         self.address = ("127.0.0.1", int(first.rpartition(":")[2]))
@@ -98,8 +110,8 @@ class Server:
     def ready(self, workers=1, timeout=BOOT_S):
         """Until /readyz says yes (one worker is enough for that) and that many workers are ready."""
         self.started()
-        self.wait_for("main.ready", timeout=timeout)
-        self.wait_for("worker.ready", timeout=timeout, count=workers)
+        self.wait_for("main.ready", timeout=timeout, since=self.mark)
+        self.wait_for("worker.ready", timeout=timeout, count=workers, since=self.mark)
         return self
 
     def stdout(self):
@@ -120,6 +132,13 @@ class Server:
 
     def post(self, path, body=None, **more):
         return wire.request(self.address, "POST", path, body if body is not None else {}, **more)
+
+    def try_post(self, path, body, **more):
+        """None when the connection is lost."""
+        try:
+            return self.post(path, body, **more)
+        except (OSError, ValueError, AssertionError):
+            return None
 
     def verb(self, *words, timeout=120):
         """A verb of the command line, told which server is meant."""

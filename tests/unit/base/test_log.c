@@ -243,9 +243,11 @@ TEST(the_tap_hears_json_whatever_the_form_of_the_log) {
     for (int format = PL_LOG_TERMINAL; format <= PL_LOG_JSON; format++) {
         struct tapped t = { 0 };
         struct rig r;
-        struct pl_log_options o = {
-            .format = (enum pl_log_format)format, .min = PL_INFO, .tap = note, .tap_ctx = &t
-        };
+        struct pl_log_options o = { .format = (enum pl_log_format)format,
+                                    .min = PL_INFO,
+                                    .tap = note,
+                                    .tap_ctx = &t,
+                                    .tap_min = PL_INFO };
         start_with(&r, o, false);
         pl_log(r.log, PL_DEBUG, "worker.state", F_STR("from", "idle"));
         pl_log(r.log, PL_INFO, "worker.ready", F_INT("after_ms", 5));
@@ -255,6 +257,19 @@ TEST(the_tap_hears_json_whatever_the_form_of_the_log) {
                     "\"after_ms\":5}");
         finish(&r);
     }
+}
+
+TEST(the_tap_hears_what_a_quiet_log_leaves_out) {
+    struct tapped t = { 0 };
+    struct rig r;
+    start_with(&r,
+               (struct pl_log_options){
+                   .format = PL_LOG_JSON, .min = PL_ERROR, .tap = note, .tap_ctx = &t, .tap_min = PL_INFO },
+               false);
+    pl_log(r.log, PL_INFO, "worker.ready", F_INT("after_ms", 5));
+    pl_log(r.log, PL_DEBUG, "worker.state", F_STR("from", "idle"));
+    assert_int_equal(t.count, 1);
+    assert_string_equal(finish(&r), "");
 }
 
 TEST(worker_lines_and_events_on_one_descriptor_keep_their_order) {
@@ -518,6 +533,7 @@ int main(void) {
         cmocka_unit_test(only_the_level_asked_for_and_above_is_written),
         cmocka_unit_test(common_fields_follow_every_event_unless_it_has_its_own),
         cmocka_unit_test(the_tap_hears_json_whatever_the_form_of_the_log),
+        cmocka_unit_test(the_tap_hears_what_a_quiet_log_leaves_out),
         cmocka_unit_test(worker_lines_and_events_on_one_descriptor_keep_their_order),
         cmocka_unit_test(a_blocked_stdout_does_not_hold_back_the_log),
         cmocka_unit_test(a_blocked_reader_never_blocks_the_caller_and_one_line_tells_what_is_missing),

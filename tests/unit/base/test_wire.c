@@ -226,7 +226,22 @@ TEST(the_end_comes_after_what_was_said) {
 }
 
 #define WITH_PAIR(f) cmocka_unit_test_setup_teardown(f, open_pair, close_pair)
-RUN(WITH_PAIR(every_kind_goes_through_with_its_serial), WITH_PAIR(the_layout_is_the_one_that_was_agreed),
+TEST(last_words_are_heard_of_one_who_had_not_read_all_that_was_said_to_it) {
+    pl_wire_init(&out, PL_WIRE_STOP, sizeof out.stop, 0);
+    assert_int_equal(pl_wire_send(pair[0], &out), PL_WIRE_OK); /* never read */
+    pl_wire_init(&out, PL_WIRE_BYE, sizeof out.bye, 7);
+    out.bye.status = 6;
+    assert_int_equal(pl_wire_send(pair[1], &out), PL_WIRE_OK);
+    close(pair[1]);
+    pair[1] = -1;
+    assert_int_equal(pl_wire_receive(pair[0], &in), PL_WIRE_OK);
+    assert_int_equal(in.head.kind, PL_WIRE_BYE);
+    assert_int_equal(in.bye.status, 6);
+    assert_int_equal(pl_wire_receive(pair[0], &in), PL_WIRE_CLOSED);
+}
+
+RUN(WITH_PAIR(last_words_are_heard_of_one_who_had_not_read_all_that_was_said_to_it),
+    WITH_PAIR(every_kind_goes_through_with_its_serial), WITH_PAIR(the_layout_is_the_one_that_was_agreed),
     WITH_PAIR(a_short_message_is_completed_with_zeros),
     WITH_PAIR(a_longer_message_is_read_as_far_as_it_is_known),
     WITH_PAIR(the_largest_message_goes_through_and_a_larger_one_does_not),

@@ -149,7 +149,6 @@ TEST(a_wrong_value_is_named_with_its_place) {
           "plimsoll.yaml:1:48: warmup.requests: request 1: unknown key 'pth'", "did you mean 'path'?" },
         { "services: {c: {gpus: [0, a]}}\n", "plimsoll.yaml:1:26: gpus: 'a' is not a GPU",
           "write all, how many, or a list of indexes and UUIDs (GPU-..., MIG-...)" },
-        { "services: {c: {model: chat.gguf}}\n", "plimsoll.yaml:1:16: 'model' is not in this version", "" },
         { "services: {c: {command: [a, [b]]}}\n", "plimsoll.yaml:1:29: command: item 1: is nested too deep",
           "" },
         { "admin_token: secret!\n", "plimsoll.yaml:1:1: 'admin_token' is not in this version", "" },

@@ -348,7 +348,7 @@ TEST(a_target_that_cannot_be_served_is_a_usage_error) {
         { "http://", "'http://' is not a server's address", "write http://HOST:PORT" },
         { "HTTPS://x", "'HTTPS://x': TLS towards a server is not in this version",
           "name its plain port, as in http://127.0.0.1:8000, or put a TLS client such as stunnel between" },
-        { "models/chat.GGUF", "'models/chat.GGUF': serving a GGUF file is not in this version", "" },
+        { "models/chat.GGUF", "'models/chat.GGUF': no such file", "" },
         { "", "the target is empty", "" },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

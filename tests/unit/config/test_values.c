@@ -384,8 +384,8 @@ TEST(a_wrong_warm_up_request_is_named) {
 }
 
 TEST(what_is_missing_in_this_version_is_refused_when_ignoring_it_would_be_unsafe) {
-    static const char *const keys[] = { "model",         "user",         "group",       "admin_token",
-                                        "api_keys.file", "tls.certfile", "tls.keyfile", "tls.ca_certs" };
+    static const char *const keys[] = { "user",         "group",       "admin_token", "api_keys.file",
+                                        "tls.certfile", "tls.keyfile", "tls.ca_certs" };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         char message[100];
         snprintf(message, sizeof message, "here: '%s' is not in this version", keys[i]);

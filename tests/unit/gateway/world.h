@@ -48,7 +48,8 @@ static struct {
     bool failed, drained;
     bool handover;
     struct pl_service_gap gap;
-    char would[64]; /* the last that was told */
+    char would[64];    /* the last that was told */
+    const char *cause; /* of a death; NULL: crashed */
     unsigned refused;
     uint16_t port;
     char folder[64];
@@ -111,14 +112,14 @@ void pl_worker_zombies(struct pl_worker *w, int change) { W.zombies[w->slot - 1]
 const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
     (void)w;
     *sentence = "killed by SIGSEGV";
-    return "crashed";
+    return W.cause != NULL ? W.cause : "crashed";
 }
 
 /* --- the loop */
 static void turn(void) {
     for (int i = 0; i < 6; i++) uv_run(&W.loop, UV_RUN_NOWAIT);
 }
-static void pass(uint64_t ms) {
+static inline void pass(uint64_t ms) {
     for (uint64_t to = world_ms + ms; world_ms < to;) {
         world_ms += to - world_ms < 5 ? to - world_ms : 5;
         pl_timers_advance(W.timers, world_ms);
@@ -137,6 +138,13 @@ static int client(void) {
     fcntl(fd, F_SETFL, O_NONBLOCK);
     turn();
     return fd;
+}
+/* A reset, as from a client that was killed: no need to ask whether it has only stopped sending. */
+static inline void leave(int fd) {
+    struct linger at_once = { .l_onoff = 1 };
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+    turn();
 }
 static void put_bytes(int fd, const char *bytes, size_t len) {
     for (unsigned idle = 0; len > 0; idle++) {
@@ -171,6 +179,14 @@ static void read_until(int fd, const char *text) {
         if (!open || i > 100000) fail_msg("no '%s' in '%s'%s", text, seen, open ? "" : " (closed)");
     }
 }
+/* The same, and what is in seen already stays. */
+static inline void read_until_more(int fd, const char *text) {
+    for (unsigned i = 0; strstr(seen, text) == NULL; i++) {
+        turn();
+        bool open = read_more(fd);
+        if (!open || i > 100000) fail_msg("no '%s' in '%s'%s", text, seen, open ? "" : " (closed)");
+    }
+}
 /* A whole message with this body at its end, and nothing after it. */
 static void read_ends(int fd, const char *text) {
     read_until(fd, text);
@@ -178,19 +194,19 @@ static void read_ends(int fd, const char *text) {
     assert_true(seen_len >= len);
     assert_string_equal(seen + seen_len - len, text);
 }
-static void read_end(int fd) {
+static inline void read_end(int fd) {
     forget_seen();
     for (unsigned i = 0; read_more(fd); i++) {
         turn();
         assert_true(i < 200000);
     }
 }
-static bool is_silent(int fd) {
+static inline bool is_silent(int fd) {
     char c;
     turn();
     return recv(fd, &c, 1, MSG_PEEK) < 0 && errno == EAGAIN;
 }
-static bool has(const char *text) { return strstr(seen, text) != NULL; }
+static inline bool has(const char *text) { return strstr(seen, text) != NULL; }
 
 /* --- the workers */
 static int worker_takes(unsigned slot) {
@@ -202,14 +218,14 @@ static int worker_takes(unsigned slot) {
     fail_msg("nobody came to worker %u", slot);
     return -1;
 }
-static bool worker_idle(unsigned slot) {
+static inline bool worker_idle(unsigned slot) {
     turn();
     int fd = accept4(W.listeners[slot - 1], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) close(fd);
     return fd < 0;
 }
 /* x-plimsoll-id of the request in seen. */
-static uint64_t id_seen(void) {
+static inline uint64_t id_seen(void) {
     const char *at = strcasestr(seen, "x-plimsoll-id: ");
     assert_non_null(at);
     return strtoull(at + 15, NULL, 16);
@@ -354,5 +370,18 @@ static int world_ends(void **state) {
     rmdir(W.folder);
     return 0;
 }
+static inline int ask(const char *path) {
+    char text[256];
+    int c = client();
+    snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}", path);
+    put(c, text);
+    return c;
+}
+static inline void reply(int w, const char *body) {
+    char text[256];
+    snprintf(text, sizeof text, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+    put(w, text);
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, world_begins, world_ends)
 #endif

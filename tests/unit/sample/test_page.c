@@ -270,6 +270,17 @@ TEST(a_counter_that_went_backwards_is_taken_up_where_it_stands) {
     assert_true(cursor == UINT64_MAX);
 }
 
+TEST(clocks_that_jump_are_told_as_they_are) {
+    struct pl_page_record r[3];
+    uint64_t cursor = 0, lost = 0;
+    const uint64_t times[] = { 5000000, 7, UINT64_MAX };
+    open_new();
+    for (int i = 0; i < 3; i++)
+        page_end_as(&m, (struct pl_page_end_record){ .id = 1, .at_us = times[i], .duration_us = UINT64_MAX });
+    assert_int_equal(pl_page_take_ends(&p, &cursor, r, 3, &lost), 3);
+    for (int i = 0; i < 3; i++) assert_true(r[i].at_us == times[i] && r[i].duration_us == UINT64_MAX);
+}
+
 TEST(a_page_of_the_first_version_has_ends_and_no_memory) {
     struct pl_page_record r[4];
     struct pl_page_host_now host;
@@ -382,6 +393,7 @@ RUN(cmocka_unit_test(zeros_are_not_yet_and_the_header_is_understood_when_it_come
     cmocka_unit_test(what_a_lap_took_is_counted_as_lost),
     cmocka_unit_test(a_damaged_end_is_lost_and_the_next_one_is_not),
     cmocka_unit_test(a_counter_that_went_backwards_is_taken_up_where_it_stands),
+    cmocka_unit_test(clocks_that_jump_are_told_as_they_are),
     cmocka_unit_test(a_page_of_the_first_version_has_ends_and_no_memory),
     cmocka_unit_test(devices_host_and_engine_are_read_once_they_were_sampled),
     cmocka_unit_test(a_tag_is_text_that_can_be_shown_anywhere))

@@ -227,6 +227,15 @@ TEST(the_environment_of_a_command) {
     assert_string_equal(variable("PLIMSOLL_PAGE_FD"), "4");
     assert_null(variable("PLIMSOLL_CONTROL_FD"));
     assert_null(variable("PYTHONPATH"));
+    assert_null(variable("PLIMSOLL_AGENTS"));
+    const struct pl_recipe_facts watched = { .folder = "/srv",
+                                             .prom_dir = "/run/p/prom/1",
+                                             .port = 1,
+                                             .python_path = "/usr/share/plimsoll/python-1",
+                                             .agents = "/run/p/agents.sock" };
+    cook(c, &watched);
+    assert_string_equal(variable("PYTHONPATH"), "/usr/share/plimsoll/python-1");
+    assert_string_equal(variable("PLIMSOLL_AGENTS"), "/run/p/agents.sock");
     pl_config_destroy(c);
 
     c = with("vllm serve M");

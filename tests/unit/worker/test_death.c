@@ -134,6 +134,24 @@ TEST(the_cause_follows_from_status_flags_and_words) {
           "the GPU had no memory left: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 "
           "GiB. GPU 0 "
           "has a total capacity of 39.49 GiB of which 1.00 GiB is free (service.py:8)" },
+        { { .wait_status = EXIT(1),
+            .was_ready = true,
+            .last_line =
+                "RuntimeError: CUDA error: an illegal memory access was encountered (service.py:9)" },
+          PL_CAUSE_GPU_ERROR,
+          "the GPU failed: RuntimeError: CUDA error: an illegal memory access was encountered "
+          "(service.py:9)" },
+        { { .wait_status = SIGABRT,
+            .was_ready = true,
+            .xid = 79,
+            .last_line = "ggml-cuda.cu:97: CUDA error" },
+          PL_CAUSE_GPU_ERROR,
+          "the GPU failed: ggml-cuda.cu:97: CUDA error; the driver reported Xid 79: NVIDIA's list of XID "
+          "errors says "
+          "what it means" },
+        { { .wait_status = EXIT(1), .last_line = "KeyError: 'CUDA error: x'" },
+          PL_CAUSE_IMPORT_FAILED,
+          "could not import the service: KeyError: 'CUDA error: x'" },
         /* signals */
         { { .wait_status = SIGKILL, .was_ready = true, .last_line = oom },
           PL_CAUSE_KILLED,

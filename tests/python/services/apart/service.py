@@ -1,5 +1,6 @@
 """Dependencies at every depth; each says in which process it runs."""
 
+import asyncio
 import os
 
 import bentoml
@@ -28,6 +29,11 @@ class Middle:
     @bentoml.api
     async def below(self) -> int:
         return await self.deep.to_async.who()
+
+    @bentoml.api
+    async def slow(self) -> int:
+        await asyncio.sleep(1)
+        return os.getpid()
 
 
 @bentoml.service(resources={"cpu": "1"})

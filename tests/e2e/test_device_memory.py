@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from conftest import serving
 from rig import dock, paths
 from rig.page import open_page, pages, until
 from rig.server import ROOT
+from rig.serving import serving
 
 pytestmark = [pytest.mark.timeout(240),
               pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")]
@@ -81,7 +81,7 @@ def test_a_request_alone_is_told_to_the_byte(server):
     assert end["reserved"] >= end["allocated"] and end["device"] == 0
     begin = server.page.begins()[end["begun"] - 1]
     assert (begin["id"], begin["allocated"], begin["flags"] & pages.ALONE) == (end["id"], server.base, pages.ALONE)
-    assert (tag_of(server, end), end["input_bytes"]) == ("Accounts /keep body16", len('{"kib": 64}'))
+    assert (tag_of(server, end), end["input_bytes"]) == ("accounts /keep body16", len('{"kib": 64}'))
 
     server.post("/peak", {"mib": 40})  # what it held is gone, and was its own
     end = ends(server)
@@ -141,7 +141,7 @@ def test_a_batch_is_accounted_once_with_its_size(server):
         end = ends(server)
         assert has(end, pages.BATCHED, pages.MEMORY, pages.PEAK_EXACT) == [True] * 3
         assert (end["batch"], end["peak"] - end["allocated_before"]) == (rows, rows * MIB)
-        assert tag_of(server, end) == "Accounts /batch f64[2]"
+        assert tag_of(server, end) == "accounts /batch f64[2]"
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: server.post("/batch", {"x": [[1.0, 2.0]]}).status, range(24)))
     rows = ends(server, 24)
@@ -165,7 +165,7 @@ def test_shapes_make_buckets_and_their_number_is_bounded(server):
     for n, title, bucket in ((3, "", "f64[3]"), (9, "", "f64[16]"), (100, "x" * 40, "x=f64[128],title=str64")):
         server.post("/shaped", {"x": [0.5] * n, **({"title": title} if title else {})})
         wanted = bucket if title else f"x={bucket},title=str0"
-        assert tag_of(server, ends(server)) == f"Accounts /shaped {wanted}"
+        assert tag_of(server, ends(server)) == f"accounts /shaped {wanted}"
 
 
 def test_metrics_and_status_tell_it(server):
@@ -212,6 +212,7 @@ def test_the_agent_asks_only_a_torch_that_is_awake(tmp_path, cache):
     assert (told["emptied"]["allocated_bytes"], told["emptied"]["reserved_bytes"]) == (15 * MIB, 40 * MIB)
     assert told["nothing_left"] == 0
     assert [d["allocated_bytes"] for d in told["sample"]["devices"]] == [10 * MIB, 5 * MIB]
+    assert told["hot"][0] == 1.0 and 0 < told["hot"][1] < 0.5 and told["hot_in_soak"] == 1.0
     reason = ["memory", "RuntimeError: a plugged-in allocator keeps no counters"]
     assert told["broken"] == [alone, alone, 0, [reason]], "said once, and the service goes on"
 

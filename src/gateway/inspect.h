@@ -1,0 +1,53 @@
+/* gateway/inspect.h - a request's body held against the service's limits while it comes, before a worker sees
+ * a byte of it. */
+#ifndef PL_GATEWAY_INSPECT_H
+#define PL_GATEWAY_INSPECT_H
+#include "admit/tokens.h"
+#include "gateway/inside.h"
+#include "http/json_scan.h"
+#include "http/multipart.h"
+#include "http/usage.h"
+
+enum pl_inspect_kind {
+    PL_INSPECT_OPEN, /* its first byte will tell */
+    PL_INSPECT_JSON,
+    PL_INSPECT_IMAGE,
+    PL_INSPECT_FORM,
+    PL_INSPECT_DONE /* nothing more to find; the facts stay */
+};
+
+struct pl_inspect {
+    uint8_t kind;                /* enum pl_inspect_kind */
+    bool said_json;              /* by its content type or its route */
+    bool said_image;             /* by its content type */
+    bool strict;                 /* what cannot be read cannot be held against a limit: refused */
+    bool told;                   /* only observed: it has been told */
+    bool json;                   /* the body was JSON from its begin to its end */
+    bool counts;                 /* its tokens matter */
+    uint64_t clamped;            /* max_tokens was lowered to it; 0: it was not */
+    struct pl_json_scan *scan;   /* of the body, then of the reply */
+    struct pl_json_facts asked;  /* of a JSON body that is whole */
+    struct pl_token_count input; /* of it, if `counts` */
+    struct pl_usage usage;       /* of the reply */
+    union {
+        struct pl_image image;
+        struct pl_multipart form;
+    } at;
+};
+
+/* The head is here. False: it was refused, and the request is gone. */
+bool pl_inspect_begin(struct pl_request *r);
+/* A piece of the body, or its end. False: as above. */
+bool pl_inspect_piece(struct pl_request *r, const char *bytes, size_t len);
+bool pl_inspect_end(struct pl_request *r);
+/* What is still to come cannot change the judgement: the body need not be kept for it. */
+bool pl_inspect_settled(const struct pl_request *r);
+void pl_inspect_free(struct pl_request *r);
+
+/* tokens.c: what a prompt will be in tokens, learnt from what replies say */
+bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h);
+bool pl_tokens_arrive(struct pl_request *r); /* false: over limits.input_tokens, and gone */
+void pl_tokens_expect(struct pl_request *r); /* it goes to a worker: its reply will be read */
+void pl_tokens_reply(struct pl_request *r, const char *bytes, size_t len);
+void pl_tokens_done(struct pl_request *r); /* the reply is complete */
+#endif

@@ -1,0 +1,93 @@
+#include "http/usage.h"
+
+#include <string.h>
+
+enum { FIELD_WHOLE = 5, IN_VALUE, IN_OTHER }; /* "data:"; then its value, or a line of another field */
+
+void pl_usage_begin(struct pl_usage *u, struct pl_json_scan *scan, bool events) {
+    *u = (struct pl_usage){ .scan = scan, .events = events };
+    pl_json_scan_reset(scan);
+}
+
+static void larger(uint64_t *into, uint64_t value) {
+    if (value > *into) *into = value;
+}
+
+/* A document is complete. One that is no JSON says nothing: [DONE], or what we do not know. */
+static void take(struct pl_usage *u) {
+    enum pl_json_state state = pl_json_scan_end(u->scan);
+    const struct pl_json_facts *f = pl_json_scan_facts(u->scan);
+    if (state != PL_JSON_WHOLE) return;
+    u->error |= f->has_error;
+    if (!f->has_usage) return;
+    u->told = true;
+    larger(&u->prompt_tokens, f->prompt_tokens);
+    larger(&u->completion_tokens, f->completion_tokens);
+    larger(&u->cached_tokens, f->cached_tokens);
+}
+
+static void end_event(struct pl_usage *u) {
+    if (!u->has_data) return;
+    take(u);
+    pl_json_scan_reset(u->scan);
+    u->has_data = false;
+}
+
+static void end_line(struct pl_usage *u) {
+    if (u->field == 0) end_event(u); /* an empty line */
+    u->field = 0;
+}
+
+/* One byte of a line before its value. */
+static void in_name(struct pl_usage *u, char c) {
+    if (u->field < FIELD_WHOLE) {
+        u->field = c == "data:"[u->field] ? (uint8_t)(u->field + 1) : IN_OTHER;
+        if (u->field != FIELD_WHOLE) return;
+        if (u->has_data) pl_json_scan_feed(u->scan, "\n", 1);
+        u->has_data = true;
+        return;
+    }
+    u->field = IN_VALUE;
+    if (c != ' ') pl_json_scan_feed(u->scan, &c, 1);
+}
+
+static const char *line_end(const char *p, const char *end) {
+    while (p < end && *p != '\n' && *p != '\r') p++;
+    return p;
+}
+
+static void feed_events(struct pl_usage *u, const char *p, const char *end) {
+    while (p < end) {
+        if (*p == '\n' && u->skip_feed) { /* of CRLF, whose CR ended the line */
+            u->skip_feed = false;
+            p++;
+            continue;
+        }
+        u->skip_feed = *p == '\r';
+        if (*p == '\n' || *p == '\r') {
+            end_line(u);
+            p++;
+        } else if (u->field <= FIELD_WHOLE) {
+            in_name(u, *p++);
+        } else {
+            const char *stop = line_end(p, end);
+            if (u->field == IN_VALUE) pl_json_scan_feed(u->scan, p, (size_t)(stop - p));
+            p = stop;
+        }
+    }
+}
+
+void pl_usage_feed(struct pl_usage *u, const char *bytes, size_t len) {
+    if (u->events)
+        feed_events(u, bytes, bytes + len);
+    else
+        pl_json_scan_feed(u->scan, bytes, len);
+}
+
+void pl_usage_end(struct pl_usage *u) {
+    if (u->events) /* an event without its empty line is none (9.2.6), but what it told is no less true */
+        end_event(u);
+    else
+        take(u);
+    u->scan = NULL;
+}

@@ -1,0 +1,34 @@
+"""Servers for a while; after it nothing of them may be left: no process, zombie, socket or file."""
+
+import contextlib
+import os
+
+from . import host
+from .server import Server, paths
+
+
+@contextlib.contextmanager
+def serving():
+    """What the fixture `serve` does; fixtures that live longer use it themselves."""
+    assert paths.plimsoll.exists(), f"{paths.plimsoll} is not there: run through `make e2e`, or set PLIMSOLL_BUILD"
+    servers, before = [], set(host.descendants(os.getpid()))
+    host.set_subreaper(True)
+
+    def start(target="service:Feature", *flags, **more):
+        server = Server(target, *flags, **more)
+        servers.append(server)
+        return server
+
+    yield start
+    problems = []
+    for server in servers:
+        problems += server.end()
+    if left := host.left_processes(before):
+        problems.append(f"processes left: {[host.describe(pid) for pid in left]}")
+        host.end_processes(left)
+    host.set_subreaper(False)
+    for server in servers:  # shown by pytest when the test failed
+        print(f"---- {' '.join(server.words)}\n---- stderr\n{server.log.tail(80)}")
+        print(f"---- stdout\n{server.stdout()[-4000:]}")
+        server.drop()
+    assert not problems, "\n".join(problems)

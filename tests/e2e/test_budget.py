@@ -1,0 +1,97 @@
+"""Bytes: a storm of requests at a card with room for eight. Without a budget it runs out of memory, with one nothing does."""
+
+import json
+import threading
+
+import pytest
+
+from rig import dock, paths
+from rig.dock import torch_python
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def served(serve, tmp_path):
+    """served(*flags): a service with 1 GiB of weights on a card of 10 GiB; each request holds 1 GiB for a while."""
+    if dock.sanitized():
+        pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
+    python = torch_python()
+
+    def start(*flags, env=None):
+        words = [paths.plimsoll, "drydock", "--gpu", "small:10GiB", "--"]
+        return serve("service:MemoryPeak", "--warmup.examples", "off", *flags, service="memory_peak", python=python, before=words,
+                     env={"PLIMSOLL_CACHE": str(tmp_path / "cache"), **(env or {})}).ready()
+
+    return start
+
+
+def storm(server, count, mib=1024):
+    replies = [None] * count
+
+    def one(i):
+        replies[i] = server.post("/predict", {"mib": mib}, timeout=120)
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    return replies
+
+
+def metric(server, line):
+    return next((float(text.rpartition(" ")[2]) for text in server.get("/metrics").text().splitlines()
+                 if text.startswith(line + " ")), None)
+
+
+def test_a_storm_runs_out_of_memory_without_a_budget_and_not_with_one(served):
+    without = served()
+    assert any(r.status == 500 for r in storm(without, 40)), "sixteen threads at a time are too many for the card"
+    without.terminate()
+    assert without.wait_exit() == 0
+
+    server = served("--memory.budget", "8GiB", "--memory.per_request", "1GiB", "--traffic.queue.max_requests", "20",
+                    "--traffic.queue.max_wait", "60s")
+    replies = storm(server, 60)
+    assert {r.status for r in replies} <= {200, 429}
+    good = [r.json() for r in replies if r.status == 200]
+    assert len(good) >= 28, "eight ran at once, and twenty waited"
+    assert max(r["allocated"] for r in good) <= 9 * 1024 * MIB
+    for r in replies:
+        if r.status == 429:
+            assert r.headers["x-plimsoll-reason"] in ("queue_full", "predicted_wait") and int(r.headers["retry-after"]) >= 1
+    place = server.status()["services"][0]["budget"][0]
+    assert place["budget_bytes"] == 8192 * MIB and place["charged_bytes"] == 0
+    gpu = place["gpu"]
+    assert metric(server, f'plimsoll_budget_free_bytes{{service="memorypeak",gpu="{gpu}"}}') == 8192 * MIB
+    assert server.status()["services"][0]["guards"]["admission"] == "bytes"
+    reply = server.post("/predict", {"mib": 1}, timeout=60)
+    assert reply.status == 200, json.dumps(place)
+
+
+def test_a_budget_too_small_for_one_is_told_at_once(served):
+    server = served("--memory.budget", "1GiB", "--memory.per_request", "2GiB")
+    reply = server.post("/predict", {"mib": 1})
+    assert reply.status == 400 and reply.headers["x-plimsoll-reason"] == "context_length"
+    assert "memory.budget" in reply.json()["error"]
+
+
+def test_a_budget_learnt_from_an_oom_holds_after_the_restart(served, tmp_path):
+    """Twelve GiB were promised on a card with nine free: the first storm kills the worker, and teaches."""
+    flags = ("--memory.budget", "12GiB", "--memory.per_request", "1GiB", "--traffic.queue.max_requests", "0",
+             "--state_dir", tmp_path / "state")
+    server = served(*flags, env={"DIE": "1"})
+    storm(server, 12)
+    change = server.wait_for("budget.changed")
+    assert change["reason"] == "oom" and change["from_bytes"] == 12288 * MIB and change["to_bytes"] < 11264 * MIB
+    kept = tmp_path / "state/learnt/memorypeak.json"
+    server.wait_until(kept.exists, what="it is on the disk")
+    server.terminate()
+    assert server.wait_exit() == 0
+    learnt = json.loads(kept.read_text())["budgets"][0]["bytes"]
+
+    server = served(*flags, env={"DIE": "1"})
+    storm(server, 1)
+    place = server.status()["services"][0]["budget"][0]
+    assert place["budget_bytes"] == learnt <= change["to_bytes"] and place["full_bytes"] == 12288 * MIB

@@ -1,0 +1,279 @@
+"""plimsoll serve FILE.gguf: OpenAI's API on llama.cpp, and nothing that is taken in is ever lost for want of memory."""
+
+import json
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import openai
+import pytest
+
+from rig import Load, connect, paths, read_reply
+from rig.dock import sanitized
+
+pytestmark = [
+    pytest.mark.skipif(bool(os.environ.get("PLIMSOLL_NO_LLAMA")), reason="plimsoll-llama is left out: PLIMSOLL_NO_LLAMA is set"),
+]
+STORY = [{"role": "user", "content": "Write a long story about the sea."}]
+
+
+@pytest.fixture(scope="session")
+def model():
+    folder = Path(os.environ.get("PL_LLAMA_MODEL", "/nowhere"))
+    files = list(folder.glob("*.gguf"))
+    assert files, "PL_LLAMA_MODEL names no model: run through `make`, or set PLIMSOLL_NO_LLAMA=1"
+    return files[0]
+
+
+def llama(serve, model, *flags, ctx=1024, **more):
+    return serve(str(model), "--name", "chat", "--llama.ctx_size", ctx, *flags, **more)
+
+
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=100)
+
+
+def chat(server, messages=STORY, **more):
+    return server.post("/v1/chat/completions", {"messages": messages, "temperature": 0, **more}, timeout=110)
+
+
+def content(reply):
+    assert reply.status == 200, reply
+    return reply.json()["choices"][0]["message"]["content"]
+
+
+def metric(server, name, state=None):
+    """The engine's own figure, as its last scrape left it in our page: to be waited for."""
+    for line in server.get("/metrics").text().splitlines():
+        if re.match(rf"{name}[{{ ]", line) and (state is None or f'state="{state}"' in line):
+            return float(line.rpartition(" ")[2])
+    return None
+
+
+def cells(server, *states):
+    return [metric(server, "plimsoll_llama_kv_cells", state) for state in states]
+
+
+def together(count, act):
+    """act(0) ... act(count - 1) at once; their results in order."""
+    results = [None] * count
+
+    def one(i):
+        results[i] = act(i)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(115)
+    return results
+
+
+def test_the_openai_client(serve, model):
+    server = llama(serve, model, "--llama.embeddings", "on", "--llama.alias", "tiny,gpt-4").ready()
+    ai = client(server)
+    assert [m.id for m in ai.models.list()] == ["tiny", "gpt-4"]
+    ask = [{"role": "user", "content": "What is the capital of France?"}]
+    whole = ai.chat.completions.create(model="tiny", messages=ask, temperature=0, max_tokens=20)
+    assert whole.choices[0].finish_reason == "length" and whole.usage.completion_tokens == 20
+    # the model's own template begins every chat with a system text
+    assert whole.usage.prompt_tokens > 30 and whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
+    stream = ai.chat.completions.create(model="gpt-4", messages=ask, temperature=0, max_tokens=20, stream=True,
+                                        stream_options={"include_usage": True}, logprobs=True, top_logprobs=2)
+    chunks = list(stream)
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens and not chunks[-1].choices
+    first = chunks[0].choices[0].logprobs.content[0]
+    assert first.token == first.top_logprobs[0].token and len(first.top_logprobs) == 2 and first.logprob <= 0
+    two = ai.completions.create(model="tiny", prompt="1, 2, 3,", temperature=0, max_tokens=8, n=2, stop=["9"])
+    assert two.choices[0].text == two.choices[1].text == " 4, 5, 6"[: len(two.choices[0].text)]
+    vectors = ai.embeddings.create(model="tiny", input=["the sea", "the sea", "a tax form"])
+    a, b, c = (d.embedding for d in vectors.data)
+    assert a == b and a != c and math.isclose(sum(x * x for x in a), 1, rel_tol=1e-4)
+    with pytest.raises(openai.NotFoundError):
+        ai.chat.completions.create(model="other", messages=ask)
+    with pytest.raises(openai.BadRequestError, match="more than the 1024"):
+        ai.chat.completions.create(model="tiny", messages=ask, max_tokens=100000)
+
+
+def test_greedy_answers_are_llama_cpps_own(serve, model):
+    """Against a plain loop over llama.h: alone, and while others are in the batch."""
+    server = llama(serve, model, ctx=2048).ready()
+    prompts = ["Once upon a time", "The capital of Norway is", "def fibonacci(n):"]
+    loop = paths.build / "bin/llama_greedy"
+    wanted = [subprocess.run([loop, model, "16", p], capture_output=True, text=True, timeout=100, check=True).stdout for p in prompts]
+
+    def complete(prompt):
+        return server.post("/v1/completions", {"prompt": prompt, "temperature": 0, "max_tokens": 16}, timeout=110).json()["choices"][0]["text"]
+
+    assert [complete(p) for p in prompts] == wanted
+    assert together(3, lambda i: complete(prompts[i])) == wanted
+
+
+@pytest.mark.parametrize("admission", ["worst", "optimistic"])
+def test_more_than_fits_waits_and_all_of_it_is_answered(serve, model, admission):
+    """Four answers where there are cells for two: llama-server's default fails every one of them."""
+    server = llama(serve, model, "--llama.admission", admission, ctx=256).ready()
+
+    def one(i):
+        # each begins in its own way: nothing is shared
+        return chat(server, [{"role": "user", "content": f"{i}. Write a long story about the sea."}], max_tokens=80, seed=i, temperature=0.7, ignore_eos=True, stream=i % 2 == 0)
+
+    replies = together(4, one)
+    assert [r.status for r in replies] == [200] * 4
+    for i, reply in enumerate(replies):
+        if i % 2 == 0:
+            assert reply.text().rstrip().endswith("data: [DONE]") and reply.text().count("data: {") > 50
+        else:
+            assert reply.json()["usage"]["completion_tokens"] == 80
+    server.wait_until(lambda: metric(server, "plimsoll_llama_requests_done_total") == 4, what="the scrape after the last answer")
+    assert cells(server, "used", "reserved", "parked") == [0, 0, 0]
+    assert metric(server, "plimsoll_llama_no_kv_slot_total") == 0
+    assert (metric(server, "plimsoll_llama_preemptions_total") > 0) == (admission == "optimistic")
+
+
+def test_what_cannot_wait_is_told_to_come_back(serve, model):
+    server = llama(serve, model, "--llama.parallel", 1, "--traffic.queue.max_requests", 2, "--traffic.queue.max_wait", "100s").ready()
+    replies = together(8, lambda i: chat(server, max_tokens=40, ignore_eos=True))
+    statuses = sorted(r.status for r in replies)
+    assert set(statuses) == {200, 429} and statuses.count(200) >= 3, statuses
+    assert all(int(r.headers["retry-after"]) >= 1 for r in replies if r.status == 429)
+
+
+def test_equal_beginnings_are_computed_once(serve, model):
+    server = llama(serve, model, ctx=2048).ready()
+    system = {"role": "system", "content": "You are the keeper of a lighthouse. " * 12}
+
+    def ask(i):
+        return chat(server, [system, {"role": "user", "content": f"Question {i}: what is the sea?"}], max_tokens=4).json()["usage"]
+
+    first = ask(0)
+    assert first["prompt_tokens_details"]["cached_tokens"] == 0
+    again = [ask(i) for i in (1, 2)] + together(3, lambda i: ask(3 + i))
+    assert all(u["prompt_tokens_details"]["cached_tokens"] > 90 for u in again), again
+    server.wait_until(lambda: metric(server, "plimsoll_llama_requests_done_total") == 6, what="the scrape after the last answer")
+    (cached,) = cells(server, "cached")
+    assert 0 < cached < 2048
+
+
+def test_grammars_bind_and_cannot_kill(serve, model):
+    server = llama(serve, model).ready()
+    (pid,) = server.workers().values()
+    assert content(chat(server, grammar='root ::= "Yes" | "No"', max_tokens=8)) in ("Yes", "No")
+    schema = {"type": "object", "required": ["city", "people"],
+              "properties": {"city": {"type": "string", "maxLength": 12}, "people": {"type": "integer", "minimum": 10, "maximum": 99},
+                             "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}}}
+    made = json.loads(content(chat(server, max_tokens=80, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})))
+    assert 10 <= made["people"] <= 99 and len(made["city"]) <= 12
+    # what ends llama-server, or is dropped by it in silence
+    for body, words in [({"grammar": "root ::= " + "(" * 20000}, "deeper than 64"), ({"grammar": "root ::= <[999999]>"}, "no token"),
+                        ({"grammar": "root ::= ("}, "GBNF"),
+                        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "array", "uniqueItems": True}}}}, "uniqueItems")]:
+        reply = chat(server, max_tokens=8, **body)
+        assert reply.status == 400 and words in reply.text(), reply
+    bad = server.post("/v1/chat/completions", b'{"messages":[{"role":"user","content":"\xff"}]}', headers={"Content-Type": "application/json"})
+    assert bad.status == 400
+    assert server.workers() == {1: pid}
+
+
+def test_clients_that_leave_give_their_cells_back(serve, model):
+    server = llama(serve, model, ctx=512).ready()
+    body = json.dumps({"messages": STORY, "stream": True, "ignore_eos": True, "max_tokens": 300}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    for _ in range(50):
+        socks = [connect(server.address) for _ in range(2)]
+        for sock in socks:
+            sock.sendall(head.encode() + body)
+        for sock in socks:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            sock.close()
+    server.wait_until(lambda: metric(server, "plimsoll_llama_requests_cancelled_total"), what="clients that left are noticed")
+    server.wait_until(lambda: cells(server, "used", "reserved") == [0, 0] and metric(server, "llamacpp:requests_deferred") == 0,
+                      what="no cell is held")
+    assert chat(server, max_tokens=3).status == 200
+
+
+def test_replaced_and_killed_under_load(serve, model):
+    """Nothing fails in a replacement. A killed worker's requests are asked again unless something of them was out."""
+    server = llama(serve, model).ready()
+
+    def make(number):
+        return "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "Say hi"}], "max_tokens": 2, "temperature": 0}, \
+            lambda reply: reply.json()["usage"]["completion_tokens"] >= 1
+
+    with Load(server.address, make, connections=4) as load:
+        load.wait_for(8)
+        assert server.verb("restart", "--all").returncode == 0
+        load.wait_for_more(8)
+        os.kill(server.workers()[1], signal.SIGKILL)
+        server.wait_for("worker.death")
+        server.wait_for("worker.ready", count=3)
+        load.wait_for_more(8)
+    assert load.kinds() == {"ok": len(load.outcomes)}, load.statuses()
+    assert server.log.find("worker.death")[0]["cause"] == "killed"
+
+
+def test_files_that_are_no_model(serve, model, tmp_path):
+    cut, other = tmp_path / "cut.gguf", tmp_path / "other.gguf"
+    data = model.read_bytes()
+    cut.write_bytes(data[: len(data) // 2])
+    other.write_bytes(b"PK\x03\x04" + data[4:1000])
+    for file, words in ((cut, "not within the file bounds"), (other, "magic")):
+        server = serve(str(file), "--name", "chat", "--backoff.attempts", 1, "--failed_exit", "1s")
+        failed = server.wait_for("worker.start_failed")
+        assert failed["cause"] == "init_failed" and words in failed["last_line"], failed
+        assert server.wait_exit() == 6
+
+
+def test_a_context_that_does_not_fit_is_refused_with_what_would(serve, model):
+    server = llama(serve, model, "--backoff.attempts", 1, "--failed_exit", "1s", ctx=900_000_000)
+    failed = server.wait_for("worker.start_failed")
+    assert "does not fit" in failed["last_line"] and "llama.ctx_size" in failed["last_line"], failed
+    assert server.wait_exit() == 6
+
+
+def test_ready_only_when_it_can_answer(serve, model):
+    server = llama(serve, model).started()
+    refused = server.get("/readyz")
+    if refused.status == 503:  # a quick machine may be ready by now
+        assert refused.json()["services"]["chat"]["why"] in ("starting", "warming")
+    server.ready()
+    (worker,) = server.status()["services"][0]["workers"]
+    assert worker["warm"] and server.status()["services"][0]["kind"] == "llama"
+    sock = connect(server.address)
+    body = json.dumps({"messages": STORY, "max_tokens": 40, "ignore_eos": True}).encode()
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    server.wait_until(lambda: cells(server, "used")[0], what="it computes")
+    server.terminate()  # what it has begun is finished
+    reply, whole = read_reply(sock)
+    assert whole and reply.status == 200
+    assert server.wait_exit() == 0
+
+
+def test_what_it_does_not_do_is_said(serve, model):
+    server = llama(serve, model).ready()
+    tools = chat(server, tools=[{"type": "function", "function": {"name": "f"}}])
+    assert tools.status == 501 and "llama-server" in tools.text()
+    assert server.post("/v1/embeddings", {"input": "x"}).status == 501
+    assert server.post("/v1/responses", {}).status == 501
+    assert server.post("/v1/unknown", {}).status == 404
+    counted = server.post("/tokenize", {"content": "hello world", "with_pieces": True}).json()
+    assert "".join(t["piece"] for t in counted["tokens"]) == "hello world"
+    assert server.post("/detokenize", {"tokens": [t["id"] for t in counted["tokens"]]}).json() == {"content": "hello world"}
+
+
+def test_measure_is_what_loading_takes(model):
+    """The plan before the load, and the load: the same bytes."""
+    if sanitized():
+        pytest.skip("llama.cpp is not built with sanitizers")
+    engine = paths.build / "libexec/plimsoll/llama"
+    done = subprocess.run([engine, "--model", model, "--measure", "--ctx-size", "4096", "--parallel", "4"], capture_output=True, text=True, timeout=100)
+    plan = json.loads(done.stdout)
+    assert plan["kv_bytes"] == 23040 * 4096 and plan["trained"] == 8192
+    assert plan["weights_bytes"] > 90e6 and 0 < plan["compute_bytes"] < 64e6

@@ -1,0 +1,207 @@
+/* Bytes: charged at arrival, given back at the end, lowered by an OOM, slowly back. */
+#include <string.h>
+
+#include "admit/admit.h"
+#include "unit.h"
+
+enum { GB = 1000 };
+static const struct pl_admit_supply on_one = { .ready = 1, .was_ready = true, .places = 1 };
+static const struct pl_admit_supply on_both = { .ready = 2, .was_ready = true, .places = 3 };
+
+static struct pl_admit a;
+static struct pl_admit_entry e[64];
+static struct pl_admit_refusal why;
+
+static void begin(int64_t max, int64_t queue) {
+    pl_admit_init(&a, &(struct pl_admit_limits){
+                          .max_concurrency = max, .queue_requests = queue, .max_wait_ms = 1000 });
+    memset(e, 0, sizeof e);
+    pl_admit_set_budget(&a, 0, 10 * GB);
+}
+
+static const char *arrive(unsigned i, uint64_t cost, const struct pl_admit_supply *s) {
+    e[i].cost = cost;
+    switch (pl_admit_arrive(&a, &e[i], s, 10, &why)) {
+    case PL_ADMIT_GO:
+        return "go";
+    case PL_ADMIT_WAIT:
+        return "wait";
+    case PL_ADMIT_REFUSED:
+        return pl_reason_info(why.reason)->name;
+    }
+    return "?";
+}
+
+TEST(bytes_are_charged_at_arrival_and_the_next_one_waits_for_them) {
+    begin(0, 8);
+    assert_string_equal(arrive(0, 6 * GB, &on_one), "go");
+    assert_string_equal(arrive(1, 4 * GB, &on_one), "go");
+    assert_int_equal(a.places[0].charged, 10 * GB);
+    assert_string_equal(arrive(2, 1, &on_one), "wait");
+    assert_null(pl_admit_next(&a, &on_one, 11));
+    pl_admit_release(&a, &e[1], true, 12);
+    assert_ptr_equal(pl_admit_next(&a, &on_one, 12), &e[2]);
+    assert_int_equal(a.places[0].charged, 6 * GB + 1);
+    pl_admit_release(&a, &e[0], true, 13);
+    pl_admit_release(&a, &e[2], true, 13);
+    pl_admit_release(&a, &e[2], true, 13);
+    assert_int_equal(a.places[0].charged, 0);
+}
+
+TEST(a_large_one_at_the_head_is_not_overtaken_for_ever) {
+    begin(0, 8);
+    arrive(0, 6 * GB, &on_one);
+    assert_string_equal(arrive(1, 8 * GB, &on_one), "wait");
+    assert_string_equal(arrive(2, 1 * GB, &on_one), "wait");
+    assert_null(pl_admit_next(&a, &on_one, 11));
+    pl_admit_release(&a, &e[0], true, 12);
+    assert_ptr_equal(pl_admit_next(&a, &on_one, 12), &e[1]);
+    assert_ptr_equal(pl_admit_next(&a, &on_one, 12), &e[2]);
+}
+
+TEST(what_can_never_fit_is_told_so) {
+    begin(0, 8);
+    assert_string_equal(arrive(0, 10 * GB + 1, &on_one), "context_length");
+    assert_string_equal(arrive(0, 10 * GB, &on_one), "go");
+    assert_string_equal(arrive(1, UINT64_MAX, &on_one), "context_length");
+    pl_admit_release(&a, &e[0], true, 12);
+    a.places[0].charged = 5 * GB;
+    assert_true(pl_budget_oom(&a.places[0], 100));
+    a.places[0].charged = 0;
+    assert_string_equal(arrive(0, 5 * GB, &on_one), "budget"); /* it would fit into what there was */
+    assert_true(why.retry_after_ms >= 1000);
+}
+
+TEST(without_a_queue_bytes_refuse_by_their_own_name) {
+    begin(2, 0);
+    arrive(0, 9 * GB, &on_one);
+    assert_string_equal(arrive(1, 2 * GB, &on_one), "budget");
+    assert_string_equal(arrive(1, 1 * GB, &on_one), "go");
+    assert_string_equal(arrive(2, 0, &on_one), "concurrency");
+}
+
+TEST(without_a_budget_or_a_cost_bytes_do_not_count) {
+    begin(0, 8);
+    arrive(0, 10 * GB, &on_one);
+    assert_string_equal(arrive(1, 0, &on_one), "go");
+    pl_admit_set_budget(&a, 0, 0);
+    assert_string_equal(arrive(2, UINT64_MAX, &on_one), "go");
+    pl_admit_release(&a, &e[0], true, 11);
+    assert_int_equal(a.places[0].charged, 0);
+}
+
+TEST(the_roomiest_place_with_a_worker_is_charged) {
+    begin(0, 8);
+    pl_admit_set_budget(&a, 1, 10 * GB);
+    for (unsigned i = 0; i < 4; i++) assert_string_equal(arrive(i, 5 * GB, &on_both), "go");
+    assert_int_equal(e[0].place, 0);
+    assert_int_equal(e[1].place, 1);
+    assert_int_equal(a.places[0].charged, 10 * GB);
+    assert_int_equal(a.places[1].charged, 10 * GB);
+    assert_string_equal(arrive(4, 5 * GB, &on_both), "wait");
+    pl_admit_release(&a, &e[1], true, 12);
+    assert_null(pl_admit_next(&a, &on_one, 12)); /* the free one has no worker */
+    assert_ptr_equal(pl_admit_next(&a, &on_both, 12), &e[4]);
+    assert_int_equal(e[4].place, 1);
+}
+
+TEST(who_comes_back_gives_its_bytes_back) {
+    begin(0, 8);
+    arrive(0, 6 * GB, &on_one);
+    pl_admit_requeue(&a, &e[0]);
+    assert_int_equal(a.places[0].charged, 0);
+    assert_ptr_equal(pl_admit_next(&a, &on_one, 12), &e[0]);
+    assert_int_equal(a.places[0].charged, 6 * GB);
+}
+
+TEST(an_observed_service_lets_them_through_and_tells) {
+    begin(0, 8);
+    a.limits.observe = true;
+    arrive(0, 9 * GB, &on_one);
+    assert_string_equal(arrive(1, 9 * GB, &on_one), "go");
+    assert_int_equal(a.places[0].charged, 18 * GB);
+    assert_string_equal(arrive(2, 11 * GB, &on_one), "go");
+    assert_int_equal(why.reason, PL_REASON_CONTEXT_LENGTH);
+}
+
+TEST(a_burst_cannot_overshoot) {
+    begin(0, 64);
+    uint64_t ran = 0;
+    for (unsigned i = 0; i < 64; i++) arrive(i, 3 * GB, &on_one);
+    assert_int_equal(a.running, 3);
+    for (unsigned round = 0; a.running > 0; round++) {
+        for (unsigned i = 0; i < 64; i++)
+            if (e[i].state == PL_ADMIT_RUNNING) {
+                pl_admit_release(&a, &e[i], true, 20 + round);
+                ran++;
+                break;
+            }
+        while (pl_admit_next(&a, &on_one, 20 + round) != NULL) assert_true(a.places[0].charged <= 10 * GB);
+    }
+    assert_int_equal(ran, 64);
+    assert_int_equal(a.places[0].charged, 0);
+}
+
+/* --- the budget itself */
+
+TEST(an_oom_lowers_it_to_less_than_was_charged) {
+    struct pl_budget b = { 0 };
+    pl_budget_set(&b, 1000);
+    b.charged = 800;
+    assert_true(pl_budget_oom(&b, 5));
+    assert_int_equal(b.bytes, 720);
+    b.charged = 900; /* more than there is now: who ran before is not thrown out */
+    assert_int_equal(pl_budget_free(&b), 0);
+    assert_true(pl_budget_oom(&b, 6));
+    assert_int_equal(b.bytes, 648);
+    for (int i = 0; i < 100; i++) pl_budget_oom(&b, 7);
+    assert_int_equal(b.bytes, 1000 / 16);
+    assert_false(pl_budget_oom(&b, 8));
+    assert_int_equal(b.quiet_ms, PL_BUDGET_QUIET_MOST_MS);
+}
+
+TEST(it_comes_back_slowly_and_more_slowly_each_time) {
+    struct pl_budget b = { 0 };
+    pl_budget_set(&b, 1000);
+    pl_budget_oom(&b, 0);
+    assert_int_equal(b.bytes, 900);
+    assert_false(pl_budget_pass(&b, PL_BUDGET_QUIET_MS - 1));
+    uint64_t now = PL_BUDGET_QUIET_MS;
+    assert_true(pl_budget_pass(&b, now));
+    assert_int_equal(b.bytes, 921);
+    assert_false(pl_budget_pass(&b, now + PL_BUDGET_STEP_MS - 1));
+    for (int i = 0; i < 10; i++) pl_budget_pass(&b, now += PL_BUDGET_STEP_MS);
+    assert_int_equal(b.bytes, 1000);
+    pl_budget_oom(&b, now);
+    assert_false(pl_budget_pass(&b, now + 2 * PL_BUDGET_QUIET_MS - 1));
+    assert_true(pl_budget_pass(&b, now + 2 * PL_BUDGET_QUIET_MS));
+}
+
+TEST(what_an_oom_taught_outlives_a_reload_and_a_restart) {
+    struct pl_budget b = { 0 }, again = { 0 };
+    pl_budget_set(&b, 1000);
+    b.charged = 500;
+    pl_budget_oom(&b, 0);
+    pl_budget_set(&b, 2000);
+    assert_int_equal(b.bytes, 450);
+    pl_budget_set(&b, 400);
+    assert_int_equal(b.bytes, 400);
+    pl_budget_set(&again, 1000);
+    pl_budget_restore(&again, 450, PL_BUDGET_QUIET_MS, 77);
+    assert_int_equal(again.bytes, 450);
+    assert_false(pl_budget_pass(&again, 77 + PL_BUDGET_QUIET_MS - 1));
+    pl_budget_restore(&again, 5000, 1, 0); /* nonsense */
+    assert_int_equal(again.bytes, 450);
+}
+
+RUN(cmocka_unit_test(bytes_are_charged_at_arrival_and_the_next_one_waits_for_them),
+    cmocka_unit_test(a_large_one_at_the_head_is_not_overtaken_for_ever),
+    cmocka_unit_test(what_can_never_fit_is_told_so),
+    cmocka_unit_test(without_a_queue_bytes_refuse_by_their_own_name),
+    cmocka_unit_test(without_a_budget_or_a_cost_bytes_do_not_count),
+    cmocka_unit_test(the_roomiest_place_with_a_worker_is_charged),
+    cmocka_unit_test(who_comes_back_gives_its_bytes_back),
+    cmocka_unit_test(an_observed_service_lets_them_through_and_tells),
+    cmocka_unit_test(a_burst_cannot_overshoot), cmocka_unit_test(an_oom_lowers_it_to_less_than_was_charged),
+    cmocka_unit_test(it_comes_back_slowly_and_more_slowly_each_time),
+    cmocka_unit_test(what_an_oom_taught_outlives_a_reload_and_a_restart))
