@@ -108,7 +108,7 @@ def test_without_a_map_everything_is_made_here(start, tmp_path, runner_map):
 def test_after_wait_it_waits_as_long_as_it_takes():
     ours, theirs = socket.socketpair()
     with ours:
-        c = control.Control(theirs.detach(), dict)
+        c = control.Control(theirs.detach(), {})
         ours.sendall(b'{"v":1,"wait":true}\n[]\n{"ask":"ping"}\n')
         # the deadline is over at once: only `wait` can have lifted it
         lines = [b'{"v":1,"wait":true}', b"[]", b'{"v":1,"go":{"deploy":false}}']
