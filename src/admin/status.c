@@ -1,5 +1,6 @@
 /* status.c - /status: one document with everything `plimsoll status` shows (surface.md 6.4). A figure that is
  * not known is absent. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,40 @@ static json_t *memory_json(struct pl_worker *w, uint64_t now) {
     return list;
 }
 
+static void set_finite(json_t *o, const char *key, double value) {
+    if (isfinite(value)) json_object_set_new(o, key, json_real(value));
+}
+
+static json_t *verdict_json(const struct pl_look_verdict *v) {
+    char since[PL_TIME_TEXT];
+    json_t *o = json_pack("{s:s,s:s,s:s,s:I,s:s,s:b}", "word", v->word, "scope", v->scope, "since",
+                          pl_time_rfc3339(v->since_wall_ms, since), "requests", (json_int_t)v->requests,
+                          "text", v->text, "bad", v->bad);
+    if (v->shape != NULL) json_object_set_new(o, "shape", json_string(v->shape));
+    if (v->missing > 0) json_object_set_new(o, "missing_requests", json_integer((json_int_t)v->missing));
+    if (v->since_requests > 0)
+        json_object_set_new(o, "since_requests", json_integer((json_int_t)v->since_requests));
+    if (v->growth_bytes > 0) json_object_set_new(o, "growth_bytes", json_real(v->growth_bytes));
+    if (v->copies > 0) json_object_set_new(o, "copies", json_integer(v->copies));
+    if (v->again > 0) json_object_set_new(o, "again", json_integer(v->again));
+    if (v->bytes_per_request > 0) {
+        json_object_set_new(o, "confidence", json_string(v->confirmed ? "confirmed" : "suspected"));
+        json_object_set_new(o, "bytes_per_request", json_real(v->bytes_per_request));
+        json_object_set_new(o, "low", json_real(v->low));
+        json_object_set_new(o, "high", json_real(v->high));
+    }
+    if (v->tag[0] != '\0') {
+        json_object_set_new(o, "top_tag", json_string(v->tag));
+        json_object_set_new(o, "share", json_real(v->share));
+        json_object_set_new(o, "failed_share", json_real(v->failed_share));
+    }
+    set_finite(o, "forecast_s", v->forecast_s);
+    set_finite(o, "forecast_low_s", v->forecast_low_s);
+    set_finite(o, "forecast_high_s", v->forecast_high_s);
+    set_finite(o, "forecast_requests", v->forecast_requests);
+    return o;
+}
+
 static json_t *worker_json(struct pl_worker *w, uint64_t now) {
     struct pl_look_worker l;
     pl_look_worker(w, now, &l);
@@ -53,15 +88,17 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
                           (double)l.age_ms / 1000, "requests", (json_int_t)l.requests, "in_flight",
                           (int)l.in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
                           "timeline", timeline_json(&l));
-    if (pl_look_holder(w) != NULL) {
-        json_t *verdict = json_object_get(o, "verdict");
-        if (verdict == NULL) json_object_set_new(o, "verdict", verdict = json_object());
-        json_object_set_new(verdict, "holder", json_string(pl_look_holder(w)));
-    }
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
     json_t *memory = memory_json(w, now);
     if (json_array_size(memory) > 0) json_object_set(o, "memory", memory);
     json_decref(memory);
+    struct pl_look_verdict v;
+    json_t *verdict = pl_look_verdict(w, &v) ? verdict_json(&v) : NULL;
+    if (pl_look_holder(w) != NULL) { /* an operator may ask where no verdict does */
+        if (verdict == NULL) verdict = json_object();
+        json_object_set_new(verdict, "holder", json_string(pl_look_holder(w)));
+    }
+    if (verdict != NULL) json_object_set_new(o, "verdict", verdict);
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
         json_object_set_new(o, "warmup",
                             json_pack("{s:s,s:i,s:f,s:f}", "source", l.source, "requests",
@@ -134,7 +171,7 @@ static json_t *guards_json(const struct pl_admin *a, const struct pl_service *s)
                      budget                                   ? "bytes"
                      : s->config->traffic_max_concurrency > 0 ? "count"
                                                               : "none",
-                     "memory", "none", "ledger", 0);
+                     "memory", "none", "ledger", s->kind == PL_KIND_PYTHON);
 }
 
 static json_t *workers_json(const struct pl_service *s, uint64_t now) {

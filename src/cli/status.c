@@ -27,6 +27,46 @@ static const char *duration(double seconds, char *out, size_t room) {
     return out;
 }
 
+static const char *size(double bytes, char *out, size_t room) {
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    size_t u = 0;
+    for (; bytes >= 1024 && u + 1 < sizeof units / sizeof *units; u++) bytes /= 1024;
+    snprintf(out, room, u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+    return out;
+}
+
+/* How fast, and how sure; or how much, when nothing grows any more. */
+static void print_growth(const json_t *v) {
+    char mid[24], low[24], high[24];
+    if (json_object_get(v, "bytes_per_request") == NULL) {
+        if (number(v, "growth_bytes") > 0)
+            printf(", %s more than at the start", size(number(v, "growth_bytes"), mid, sizeof mid));
+        if (number(v, "since_requests") > 0) printf(", since request %.0f", number(v, "since_requests"));
+        return;
+    }
+    printf(", %s a request (%s to %s), %s, since request %.0f",
+           size(number(v, "bytes_per_request"), mid, sizeof mid), size(number(v, "low"), low, sizeof low),
+           size(number(v, "high"), high, sizeof high), text(v, "confidence"), number(v, "since_requests"));
+}
+
+/* One line for what is not plain: a worker that is stable or still warms has none. */
+static int print_verdict(const json_t *w, bool below) {
+    const json_t *v = json_object_get(w, "verdict");
+    const char *word = text(v, "word");
+    char left[24];
+    if (v == NULL || strcmp(word, "stable") == 0 || strcmp(word, "warming") == 0) return 0;
+    printf("%s      memory of %s: %s", below ? "  " : "", text(v, "scope"), word);
+    print_growth(v);
+    if (number(v, "copies") > 0) printf(", %.0f copies", number(v, "copies"));
+    if (json_object_get(v, "top_tag") != NULL)
+        printf(", %.0f %% by %s", 100 * number(v, "share"), text(v, "top_tag"));
+    if (json_object_get(v, "forecast_s") != NULL)
+        printf("; the limit comes in %s", duration(number(v, "forecast_s"), left, sizeof left));
+    if (number(v, "again") > 0) printf("; it was replaced for this before");
+    printf("\n");
+    return 1;
+}
+
 /* `below`: of a dependency, which is warmed by its callers only. */
 static int print_worker(const json_t *w, bool below) {
     char age[24];
@@ -41,7 +81,7 @@ static int print_worker(const json_t *w, bool below) {
     if (number(w, "zombies") > 0) printf("  zombies %.0f", number(w, "zombies"));
     if (number(w, "tasks") > 0) printf("  tasks %.0f", number(w, "tasks"));
     printf("\n");
-    return 1;
+    return 1 + print_verdict(w, below);
 }
 
 /* One line while something is planned or a gap is to be expected; else none. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crew/books.h"
 #include "crew/devices.h"
 #include "crew/look.h"
 #include "plimsoll/shm.h"
@@ -17,7 +18,7 @@ enum {
 };
 
 struct pl_accounts {
-    uint64_t cursor, lost;
+    uint64_t cursor, lost, lost_told;
     uint64_t retries, ooms; /* of all devices, when last seen */
     struct {
         char gpu[48];                         /* the name of its series; "": it has none */
@@ -76,7 +77,12 @@ void pl_accounts_take(struct pl_worker *w, uint64_t now_ms) {
     if (a == NULL) return;
     for (int turns = 0; turns < 2 * (int)PL_PAGE_RECORDS / TAKE; turns++) {
         size_t n = pl_page_take_ends(&w->page, &a->cursor, records, TAKE, &a->lost);
-        for (size_t i = 0; i < n; i++) look_at(w, a, &records[i], now_ms);
+        if (a->lost > a->lost_told) pl_books_lost(w, a->lost - a->lost_told);
+        a->lost_told = a->lost;
+        for (size_t i = 0; i < n; i++) {
+            look_at(w, a, &records[i], now_ms);
+            pl_books_row(w, &records[i], now_ms);
+        }
         if (n < TAKE) return;
     }
 }

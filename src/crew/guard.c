@@ -1,5 +1,6 @@
 /* guard.c - once a second: what the facts about each worker ask for. The rules are worker/replace.h and
  * worker/silence.h; what is to be done about it is replace.c's. */
+#include "crew/books.h"
 #include "crew/explain.h"
 #include "crew/look.h"
 #include "crew/more.h"
@@ -134,6 +135,7 @@ void pl_guard_tick(struct pl_crew *c, uint64_t now) {
             if (w->state == PL_WORKER_READY && paged) look_for_silence(w, now);
             if (w->state == PL_WORKER_READY && paged) look_for_zombies(w);
             if (w->state == PL_WORKER_READY) look_at_memory(w, now);
+            if (w->state == PL_WORKER_READY) pl_books_second(w, now);
             if (w->state == PL_WORKER_READY && !below) look_at_requests(w);
         }
         pl_gap_meter(s, now);

@@ -66,6 +66,21 @@ struct pl_look_device {
 };
 bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out);
 
+/* What is said of a worker's memory. Seconds and requests that are not known are HUGE_VAL. */
+struct pl_look_verdict {
+    const char *word, *text, *shape; /* shape NULL: none */
+    bool bad, confirmed;
+    char scope[56];
+    double bytes_per_request, low, high; /* 0: nothing grows */
+    uint64_t since_wall_ms, since_requests, requests, missing;
+    double growth_bytes;
+    uint32_t copies, again;
+    char tag[PL_PAGE_TAG_ROOM]; /* "": nobody is to blame */
+    double share, failed_share;
+    double forecast_s, forecast_low_s, forecast_high_s, forecast_requests;
+};
+bool pl_look_verdict(struct pl_worker *w, struct pl_look_verdict *out); /* false: no books */
+
 #define PL_LOOK_UNKNOWN UINT64_MAX
 struct pl_look_gpu {
     uint32_t gpu;

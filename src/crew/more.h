@@ -6,6 +6,7 @@
 #include "crew/describe.h"
 #include "crew/hello.h"
 #include "crew/link.h"
+#include "ledger/policy.h"
 #include "net/ask.h"
 #include "sample/gpu.h"
 #include "worker/death.h"
@@ -140,7 +141,9 @@ struct pl_worker_more {
         unsigned tries;
         uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
     } proposal;
-    char *holder; /* "service.py:41 CACHE"; NULL: not known */
+    char *holder;           /* "service.py:41 CACHE"; NULL: not known */
+    struct pl_books *books; /* books.c; likewise */
+    uint64_t forecast_ms;   /* until memory ends, at the early end of the range; 0: not looked at */
     struct pl_worker_devices devices;
     struct pl_worker_words words;
     bool gone_waits; /* the keeper has let it go; its memory on a GPU is not back */
@@ -218,6 +221,7 @@ struct pl_service_more {
     uint64_t failed_since_ms;
     struct pl_hour hour;         /* replacements of the last hour */
     struct pl_replace_plan plan; /* looked at every second */
+    struct pl_again again;       /* leaks that came back after a replacement */
     uint64_t stop_ms;            /* measured, SIGTERM to GONE; 0 = not yet */
     /* mean time in a worker's hands (Little): sum of in_flight over time, by what has ended */
     uint64_t busy_ms, busy_seen_ms, busy_ended;

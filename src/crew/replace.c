@@ -95,19 +95,20 @@ static struct pl_replace_case case_of(const struct pl_service *s, const struct p
         s->parent != NULL ? s->parent : s; /* its callers' requests bring its own */
     for (const struct pl_worker *each = seen->workers; each != NULL; each = each->next)
         in_flight += each->in_flight;
-    return (struct pl_replace_case){ .reason = reason,
-                                     .mode = s->config->mode,
-                                     .way = way,
-                                     .under_way = o->replacement.active,
-                                     .device_busy = device_is_busy(s),
-                                     .flowing =
-                                         pl_is_flowing(in_flight, now - seen->more->last_request_ms, gap_ms),
-                                     .gap_ms = gap_ms,
-                                     .hold_ms = pl_gap_hold_ms(s),
-                                     .boot_ms = s->boot_ms,
-                                     .forecast_ms = UINT64_MAX,
-                                     .in_hour = pl_hour_count(&o->hour, now),
-                                     .max_per_hour = (uint32_t)s->config->replace_max_per_hour };
+    return (struct pl_replace_case){
+        .reason = reason,
+        .mode = s->config->mode,
+        .way = way,
+        .under_way = o->replacement.active,
+        .device_busy = device_is_busy(s),
+        .flowing = pl_is_flowing(in_flight, now - seen->more->last_request_ms, gap_ms),
+        .gap_ms = gap_ms,
+        .hold_ms = pl_gap_hold_ms(s),
+        .boot_ms = s->boot_ms,
+        .forecast_ms = w != NULL && w->more->forecast_ms != 0 ? w->more->forecast_ms : UINT64_MAX,
+        .in_hour = pl_hour_count(&o->hour, now),
+        .max_per_hour = (uint32_t)s->config->replace_max_per_hour
+    };
 }
 
 static void tell_held(const struct pl_service *s, uint32_t slot, const struct pl_replace_case *c,
