@@ -58,9 +58,12 @@ void pl_admin_banner(struct pl_admin *a, struct pl_buf *out) {
         pl_buf_addf(out, "  and %zu more services: plimsoll status\n", services - 2);
         return;
     }
-    bool ours = false;
-    for (size_t i = 0; i < services; i++)
-        ours = ours || pl_crew_service(a->o.crew, i)->kind != PL_KIND_REMOTE;
-    pl_buf_addf(out, "  guarded: readiness, %sconcurrency and queue; not yet: memory\n",
-                ours ? "restart after death, replacement, " : "");
+    bool ours = false, books = false;
+    for (size_t i = 0; i < services; i++) {
+        enum pl_kind kind = pl_crew_service(a->o.crew, i)->kind;
+        ours = ours || kind != PL_KIND_REMOTE;
+        books = books || kind == PL_KIND_PYTHON;
+    }
+    pl_buf_addf(out, "  guarded: readiness, %s%sconcurrency and queue\n",
+                ours ? "restart after death, replacement, " : "", books ? "memory growth, " : "");
 }

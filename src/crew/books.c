@@ -247,8 +247,7 @@ static void ask_who(struct pl_worker *w, const struct pl_ledger_verdict *before,
 static void look_at_verdict(struct pl_worker *w, struct pl_books *b) {
     struct pl_ledger_verdict v;
     pl_ledger_verdict(&b->ledger, &v);
-    bool first = b->since_wall_ms == 0;
-    bool news = first || v.word != b->verdict.word || v.scope != b->verdict.scope;
+    bool news = b->since_wall_ms == 0 || v.word != b->verdict.word || v.scope != b->verdict.scope;
     if (news) ask_who(w, &b->verdict, &v);
     b->verdict = v;
     pl_tags_report(&b->ledger.tags, v.scope != PL_LEDGER_HOST ? v.bytes_per_request : 0, &b->tags);
@@ -256,7 +255,7 @@ static void look_at_verdict(struct pl_worker *w, struct pl_books *b) {
     b->again = leaks ? pl_again_seen(&w->service->more->again, &v, w->more->time.spawned) : 0;
     if (!news) return;
     b->since_wall_ms = pl_wall_ms(w->service->crew->app->clock);
-    if (!first || v.word != PL_VERDICT_WARMING) tell_verdict(w, b); /* that it warms is no news */
+    if (v.word != PL_VERDICT_WARMING) tell_verdict(w, b); /* that it warms is no news */
 }
 
 /* --- alarm, forecast, counts */

@@ -43,7 +43,7 @@ TEST(show_prints_one_line_a_key_with_value_unit_origin_and_place) {
         if (strstr(text, lines[i]) == NULL) fail_msg("no line: %s in\n%s", lines[i], text);
     assert_non_null(strstr(text, " {\"t\":\"two\\nlines\"}  -  file  plimsoll.yaml:7:11\n"));
     assert_null(strstr(text, "hunter2"));
-    assert_null(strstr(text, "memory.alarm")); /* does nothing yet, and nobody set it */
+    assert_null(strstr(text, "plan.expect")); /* does nothing yet, and nobody set it */
     assert_null(strstr(text, "http.port"));
     pl_config_destroy(cfg);
 }
