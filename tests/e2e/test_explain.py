@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from conftest import serving
 from rig import dock, paths
+from rig.serving import serving
 
 pytestmark = [pytest.mark.timeout(240),
               pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")]
