@@ -13,6 +13,7 @@ static const struct pl_flag logs_flags[] = {
 };
 static const struct pl_flag events_flags[] = {
     { "follow", 'f', PL_FLAG_SWITCH, NULL, "go on with what comes" },
+    { "since", 0, PL_FLAG_VALUE, "T", "not older: 10m ago, or 2026-11-30T14:02:11Z" },
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
     { "event", 0, PL_FLAG_VALUE, "GLOB", "names that match: worker.*" },
     { "level", 0, PL_FLAG_VALUE, "L", "debug, info, warn or error and above (info)" },

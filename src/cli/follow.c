@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "cli/client.h"
+#include "cli/flight.h"
 
 /* --- logs: bytes as they were printed */
 
@@ -57,8 +58,18 @@ int pl_verb_logs(struct pl_cli *cli) {
 struct lines {
     struct pl_buf partial;
     bool json;
+    char since[PL_TIME_TEXT]; /* "": all of them */
     size_t count;
 };
+
+/* Times of one form sort as texts. */
+static bool is_older(const char *line, size_t len, const char *since) {
+    json_t *doc = since[0] != '\0' ? json_loadb(line, len, 0, NULL) : NULL;
+    const char *ts = json_string_value(json_object_get(doc, "ts"));
+    bool older = ts != NULL && strcmp(ts, since) < 0;
+    json_decref(doc);
+    return older;
+}
 
 static void print_event(const char *line, size_t len) {
     json_t *doc = json_loadb(line, len, 0, NULL);
@@ -82,11 +93,10 @@ static bool put_events(void *ctx, const char *bytes, size_t len) {
     if (!pl_buf_add(&l->partial, bytes, len)) return false;
     for (char *end; l->partial.len > 0 && (end = memchr(l->partial.data, '\n', l->partial.len)) != NULL;) {
         size_t n = (size_t)(end - l->partial.data);
-        l->count++;
-        if (l->json)
-            printf("%.*s\n", (int)n, l->partial.data);
-        else
-            print_event(l->partial.data, n);
+        bool older = is_older(l->partial.data, n, l->since);
+        l->count += !older;
+        if (!older && l->json) printf("%.*s\n", (int)n, l->partial.data);
+        if (!older && !l->json) print_event(l->partial.data, n);
         pl_buf_drop(&l->partial, n + 1);
     }
     return fflush(stdout) == 0;
@@ -99,6 +109,15 @@ int pl_verb_events(struct pl_cli *cli) {
     char target[256];
     int status, at;
     static const char *const keys[] = { "service", "event", "level" };
+    const char *since = pl_args_value(&cli->args, "since");
+    uint64_t from_ms;
+    if (since != NULL) {
+        if (!pl_flight_time(since, pl_wall_ms(&pl_clock_system), &from_ms, &err)) {
+            pl_err_wrap(&err, "--since");
+            return pl_cli_fail(cli, &err);
+        }
+        pl_time_rfc3339(from_ms, l.since);
+    }
     if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
     at = snprintf(target, sizeof target, "/events?follow=%d", pl_args_has(&cli->args, "follow"));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

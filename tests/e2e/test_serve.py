@@ -353,6 +353,11 @@ def test_events_verb_shows_what_the_log_shows(feature):
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(r["worker"] for r in rows) == [1, 2]
     assert {r["service"] for r in rows} == {"feature"}
+    assert feature.verb("events", "--json", "--event", "worker.ready", "--since", "1h").stdout == done.stdout
+    none = feature.verb("events", "--since", "2999-01-01T00:00:00Z")
+    assert none.returncode == 1 and none.stdout == ""
+    wrong = feature.verb("events", "--since", "soon")
+    assert wrong.returncode == 2 and "--since" in wrong.stderr
 
 
 def test_config_show_names_the_decorator_as_origin():
