@@ -115,14 +115,26 @@ TEST(members_of_a_group_are_found_and_known_again) {
     pid_t leaders[] = { 7, 4242 };
     /* 4242 leads its group in the tree: it is not its own member */
     assert_int_equal(pl_host_members(root("v2_paren_comm", "proc"), leaders, 2, m, 4), 0);
-    /* this process: a member of its own group unless it leads it, and of nobody else's */
-    pid_t group_of[] = { getpgrp() };
-    size_t n = pl_host_members("/proc", group_of, 1, m, 4);
-    for (size_t i = 0; i < n; i++) assert_true(pl_host_same("/proc", &m[i]));
-    if (n > 0) {
-        m[0].start_ticks++; /* the number is another one's now */
-        assert_false(pl_host_same("/proc", &m[0]));
+    /* a group of our own: members of the one we were started in come and go as they like */
+    int hold[2];
+    char c;
+    setpgid(0, 0);
+    assert_int_equal(pipe(hold), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(hold[1]);
+        (void)!read(hold[0], &c, 1);
+        _exit(0);
     }
+    close(hold[0]);
+    pid_t group_of[] = { getpgrp() };
+    assert_int_equal(pl_host_members("/proc", group_of, 1, m, 4), 1);
+    assert_int_equal(m[0].pid, child);
+    assert_true(pl_host_same("/proc", &m[0]));
+    m[0].start_ticks++; /* the number is another one's now */
+    assert_false(pl_host_same("/proc", &m[0]));
+    close(hold[1]);
+    waitpid(child, NULL, 0);
     assert_int_equal(pl_host_members(root("gone", "nowhere"), leaders, 2, m, 4), 0);
 }
 
