@@ -35,6 +35,11 @@ LEFT_OUT = {
 }
 
 
+# End-to-end tests mostly wait. These compute (PyTorch, llama.cpp), or take ports by number: one after the other, while the
+# others run beside them.
+APART = ("command", "dependencies", "device", "drydock", "explain", "handover", "hostile", "leaky", "llama", "remote", "verdicts", "watch")
+
+
 class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
@@ -97,20 +102,36 @@ def run_c(preset, tally):
             tally.fail(name)
 
 
+def is_apart(path):
+    return path.name.removeprefix("test_").startswith(APART)
+
+
 def run_pytest(kind, preset, marker, more, tally):
-    folder = ROOT / "tests" / kind
-    if not any(folder.rglob("test_*.py")):
-        print(f"no tests in {folder.relative_to(ROOT)}")
-        return
-    junit = ROOT / f"build/{preset}/pytest-{kind}.xml"
-    junit.parent.mkdir(parents=True, exist_ok=True)
-    junit.unlink(missing_ok=True)
+    """tests/e2e as two runs side by side; what the second one said is printed after the first one's."""
+    files = sorted((ROOT / "tests" / kind).rglob("test_*.py"))
+    parts = [files] if kind != "e2e" else [[f for f in files if is_apart(f)], [f for f in files if not is_apart(f)]]
     env = {**os.environ, "PLIMSOLL_BUILD": str(ROOT / "build" / preset), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("PYTEST_ADDOPTS", None)
-    words = [sys.executable, "-m", "pytest", folder, f"--junit-xml={junit}", *more]
-    if marker:
-        words += ["-m", marker]
-    status = subprocess.run(words, cwd=ROOT, env=env).returncode
+    (ROOT / f"build/{preset}").mkdir(parents=True, exist_ok=True)
+    runs = []
+    for number, part in enumerate(parts):
+        junit = ROOT / f"build/{preset}/pytest-{kind}-{number}.xml"
+        junit.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "pytest", *part, f"--junit-xml={junit}", *more]
+        if marker:
+            words += ["-m", marker]
+        said = None if number == 0 else open(ROOT / f"build/{preset}/pytest-{kind}-{number}.log", "w+")
+        runs.append((subprocess.Popen(words, cwd=ROOT, env=env, stdout=said, stderr=said), junit, said))
+    for process, junit, said in runs:
+        status = process.wait()
+        if said is not None:
+            said.seek(0)
+            sys.stdout.write(said.read())
+            said.close()
+        count_pytest(kind, preset, junit, status, tally)
+
+
+def count_pytest(kind, preset, junit, status, tally):
     before = tally.failed
     if junit.exists():
         for case in ET.parse(junit).getroot().iter("testcase"):
