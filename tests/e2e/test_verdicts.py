@@ -158,7 +158,7 @@ def test_enforce_replaces_a_leaking_worker_under_load_and_loses_nothing(serve, c
     with Load(server.address, leaks, connections=4) as load:
         begun = server.wait_for("worker.replace", timeout=200)
         assert series(server, "plimsoll_memory_verdict", worker="1", verdict="leak") == 1
-        assert series(server, "plimsoll_memory_growth_bytes_per_request", scope="gpu0", bound="mid") == 256 * KIB
+        assert series(server, "plimsoll_memory_growth_bytes_per_request", scope="gpu0", bound="mid") == pytest.approx(256 * KIB, rel=0.05)
         server.wait_for("worker.replaced")
         load.wait_for_more(50)
     assert (begun["reason"], begun["mode"]) == ("leak", "overlap")
@@ -210,7 +210,7 @@ class Paced:
 @pytest.mark.full
 def test_guard_acts_when_the_end_is_near(serve, cache):
     server = accounts(serve, cache, "--mode", "guard")
-    with Paced(server, "/keep", {"kib": 256}, per_s=80) as paced:
+    with Paced(server, "/keep", {"kib": 256}, per_s=120) as paced:
         begun = server.wait_for("worker.replace", timeout=200)
         server.wait_for("worker.replaced")
     assert begun["reason"] in ("forecast", "leak")
