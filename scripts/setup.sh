@@ -17,15 +17,16 @@ die() { printf 'set-up: %s\n' "$@" >&2; exit 1; }
 
 # ---- Debian packages
 
-packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev libjansson-dev libyaml-dev libsqlite3-dev)
+packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev libjansson-dev libyaml-dev libsqlite3-dev
+    libssl-dev)
 [[ -n ${PYTHON:-} ]] || packages+=(python3-venv)
 case $what in
 build | run) ;;
-test) packages+=(libcmocka-dev) ;;
+test) packages+=(libcmocka-dev curl openssl) ;;
 chat) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
-coverage) packages+=(libcmocka-dev gcovr) ;;
+coverage) packages+=(libcmocka-dev gcovr curl openssl) ;;
 bench) packages+=(wrk) ;;
 *) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench" ;;
 esac

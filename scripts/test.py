@@ -136,9 +136,9 @@ def main():
         preset = preset or asked.preset
         part_began = time.monotonic()
         print(f"==== {kind}, build/{preset}{f', {marker}' if marker else ''}", flush=True)
-        if kind != "python" and preset not in built:
+        if preset not in built:
             built[preset] = build(preset, tally)
-        if built.get(preset, kind == "python"):
+        if built[preset]:
             if kind == "c":
                 run_c(preset, tally)
             else:

@@ -2,8 +2,8 @@
 
 First the worker describes its service and waits for `go`. A `wait` in between says that somebody has heard it, and that
 `go` takes as long as it takes: what it depends on is not ready yet. Then a daemon thread answers what main asks, also
-while an async handler blocks the event loop. The other end may go away at any time (main was killed): the worker goes
-on.
+while an async handler blocks the event loop; a question that takes long is answered by a thread of its own, so that the
+others are not kept waiting. The other end may go away at any time (main was killed): the worker goes on.
 """
 
 import json
@@ -36,6 +36,15 @@ class Control:
         self._pending = b""
         self._asks = {"stacks": lambda _: {"stacks": stacks()}, **asks}
         self._sending = threading.Lock()  # answers and news come from different threads
+        self._slow = {}  # name -> function of the question
+
+    def add(self, verb, function):
+        """`function(question)` answers on a thread of its own and may take long. Not twice at the same time."""
+        self._slow[verb] = (function, threading.Lock())
+
+    def tell(self, **document):
+        """Something that nobody has asked for, and nobody has to answer. From any thread."""
+        return self._send(document)
 
     def _send(self, document):
         line = json.dumps({"v": VERSION, **document}, separators=(",", ":")).encode() + b"\n"
@@ -45,10 +54,6 @@ class Control:
         except OSError:
             return False
         return True
-
-    def tell(self, news):
-        """Something that nobody has to answer. From any thread."""
-        self._send({news: True})
 
     def _line(self, deadline=None):
         """The next line; None at the end of file, at the deadline, or when a line has no end."""
@@ -78,7 +83,12 @@ class Control:
         if not isinstance(asked, dict) or "ask" not in asked:
             return self._send({"error": "unknown"})
         reply = {"id": asked["id"]} if "id" in asked else {}
-        verb = self._asks.get(asked["ask"]) if isinstance(asked["ask"], str) else None
+        name = asked["ask"] if isinstance(asked["ask"], str) else ""
+        if name in self._slow:
+            args = name, asked, reply
+            threading.Thread(target=self._take_time, args=args, name=f"plimsoll-{name}", daemon=True).start()
+            return True
+        verb = self._asks.get(name)
         if verb is None:
             return self._send({**reply, "error": "unknown"})
         try:
@@ -86,6 +96,19 @@ class Control:
             return self._send({**reply, **({} if "error" in said else {"ok": True}), **said})
         except Exception as exc:
             return self._send({**reply, "error": f"{type(exc).__name__}: {exc}"[:200]})
+
+    def _take_time(self, name, asked, reply):
+        function, turn = self._slow[name]
+        if not turn.acquire(blocking=False):
+            self._send({**reply, "error": "running"})
+            return
+        try:
+            said = {"ok": True, **function(asked)}
+        except Exception as exc:
+            said = {"error": f"{type(exc).__name__}: {exc}"[:200]}
+        finally:
+            turn.release()
+        self._send({**reply, **said})
 
     def describe(self, description, wait_s=30.0):
         """Sends the description; returns what `go` says, or None when nobody answers in time."""

@@ -63,7 +63,8 @@ class Call:
 
 class Endpoint:
     """One API of the service. `batches` counts running calls of a batchable one; `waiting` are Calls that were given up
-    while a batch that may hold their data was running. `names` are the handler's parameters without self."""
+    while a batch that may hold their data was running. `names` are the handler's parameters without self; `ended`
+    counts its Calls."""
 
     def __init__(self, index, path, kind, batchable, service="", names=()):
         self.index = index
@@ -73,6 +74,7 @@ class Endpoint:
         self.at_edge = batchable
         self.batches = 0
         self.waiting = []
+        self.ended = 0
         self.error = None
         self.oom = False
         self.title = f"{service} {path} "
@@ -96,10 +98,11 @@ NOTHING = memory.Figures(0)
 
 
 class Recorder:
-    """All bookkeeping of Calls; thread-safe."""
+    """All bookkeeping of Calls; thread-safe. `history` tags what PyTorch allocates while it is `tagging`."""
 
-    def __init__(self, page, degrade=None):
+    def __init__(self, page, degrade=None, history=None):
         self.page = page
+        self.history = history
         self.memory = memory.Memory(page, degrade)
         self.quiet = threading.Condition(page.lock)  # no user code runs
 
@@ -144,6 +147,8 @@ class Recorder:
             if call.request == 0:
                 return
             call.flags |= pages.UNBEGUN
+        if call.endpoint is not None:
+            call.endpoint.ended += 1
         figures = self._figures(call)
         outcome = call.outcome or self._judge(call)
         if figures.ooms and figures.flags & pages.ALONE and outcome != pages.OK:
@@ -329,14 +334,16 @@ class Recorder:
 
 
 class Span:
-    """One run of a handler, as a context manager: tells the recorder when it begins and how it ends."""
+    """One run of a handler, as a context manager: tells the recorder when it begins and how it ends. `own_thread`: it
+    has its thread for itself, so that what the thread allocates is the request's."""
 
-    __slots__ = ("recorder", "endpoint", "begun", "given")
+    __slots__ = ("recorder", "endpoint", "begun", "given", "own_thread")
 
-    def __init__(self, recorder, endpoint, args, kwargs):
+    def __init__(self, recorder, endpoint, args, kwargs, own_thread=False):
         self.recorder = recorder
         self.endpoint = endpoint
         self.given = args, kwargs
+        self.own_thread = own_thread
 
     def __enter__(self):
         args, kwargs = self.given
@@ -345,8 +352,12 @@ class Span:
             self.begun = self.recorder.batch_begins(self.endpoint, args)
         else:
             self.begun = self.recorder.handler_begins(self.endpoint, args, kwargs)
+            if self.own_thread and self.recorder.history is not None and self.recorder.history.tagging:
+                self.recorder.history.tag(self.endpoint, self.begun)
 
     def __exit__(self, kind, error, where):
+        if self.own_thread and self.recorder.history is not None and self.recorder.history.tagging:
+            self.recorder.history.untag()
         if self.endpoint.batchable:
             self.recorder.batch_ends(self.endpoint, self.begun, error)
         else:
@@ -386,7 +397,7 @@ def wrap(func, recorder, endpoint):
 
         @functools.wraps(func)
         def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint, args, kwargs):
+            with Span(recorder, endpoint, args, kwargs, own_thread=True):
                 return func(*args, **kwargs)
 
     return wrapper

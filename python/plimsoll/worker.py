@@ -31,7 +31,7 @@ import os
 import stat
 import sys
 
-from plimsoll import agent, bento, control, deadline, describe, drain, page, records, sessions
+from plimsoll import agent, bento, control, deadline, describe, drain, explain, page, records, sessions
 
 
 def kept_back(text):
@@ -54,10 +54,12 @@ class Launcher:
         self.served = False
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
-        self.recorder = records.Recorder(self.page, self.degrade)
+        self.endpoints = []
+        self.verbs = explain.Verbs(self._ended)
+        self.recorder = records.Recorder(self.page, self.degrade, self.verbs.history)
         # who is named shares its socket with others, and takes leave of it before it ends
         shares = "--service-name" in argv
-        self.drain = drain.Drain(lambda: self.control.tell("drained")) if shares else None
+        self.drain = drain.Drain(lambda: self.control.tell(drained=True)) if shares else None
         self.asks = agent.answers(self.recorder)
         if self.drain:
             self.asks["drain"] = lambda _: self.drain.begin()
@@ -92,6 +94,11 @@ class Launcher:
             self.degrade("control", exc)
             return None
         return control.Control(fd, self.asks)
+
+    def _ended(self):
+        """(in flight, {route: requests ended})"""
+        with self.page.lock:
+            return self.page.get("in_flight"), {e.path: e.ended for e in self.endpoints if e.ended}
 
     # --- patches
 
@@ -188,6 +195,7 @@ class Launcher:
                 endpoint.at_edge = True
                 self.degrade(f"records:{name}", exc)
             endpoints.append(endpoint)
+        self.endpoints = endpoints
         prefix = describe.join_paths(service.path_prefix).rstrip("/")
         own_code_first = bool(getattr(service, "middlewares", ()))
         return records.Routes(endpoints, prefix, own_code_first, bool(getattr(service, "mount_apps", ())))
@@ -222,6 +230,7 @@ class Launcher:
             go = self.control.describe(describe.describe(service, self.degraded, elsewhere))
             if go is None:
                 self.degrade("handshake", "nobody said go")
+            self.verbs.install(self.control, go)
             self.control.serve()
             self.feature(page.F_CONTROL)
         if go is None:

@@ -8,6 +8,7 @@
 
 static struct pl_action *new_action(struct pl_admin *a) {
     struct pl_action *x = &a->actions[a->action_count++ % PL_ACTIONS_KEPT];
+    free(x->report);
     *x = (struct pl_action){ .state = PL_ACTION_RUNNING };
     snprintf(x->id, sizeof x->id, "a%llu", (unsigned long long)a->action_count);
     return x;
@@ -29,6 +30,13 @@ void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_statu
     snprintf(x->message, sizeof x->message, "%s", message);
 }
 
+void pl_admin_action_report(struct pl_admin *a, const char *action, int exit_status, const char *message,
+                            const char *json) {
+    struct pl_action *x = find_action(a, action);
+    if (x != NULL) x->report = json != NULL ? strdup(json) : NULL;
+    pl_admin_action_done(a, action, exit_status, message);
+}
+
 void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
     static const char *const names[] = { "running", "done", "failed" };
     const struct pl_action *x = find_action(a, id);
@@ -41,21 +49,10 @@ void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id) {
     if (x->state != PL_ACTION_RUNNING) {
         json_object_set_new(doc, "exit", json_integer(x->exit_status));
         json_object_set_new(doc, "message", json_string(x->message));
+        json_t *report = x->report != NULL ? json_loads(x->report, 0, NULL) : NULL;
+        if (report != NULL) json_object_set_new(doc, "report", report);
     }
     pl_admin_reply_json(c, 200, doc);
-}
-
-/* Same uid on the Unix socket, or root. Over TCP nobody acts: tokens are a later version's. */
-static bool may_act(struct pl_admin *a, struct pl_conn *c, uid_t *uid) {
-    if (!pl_conn_peer_uid(c, uid)) {
-        pl_admin_reply_error(c, 403, "forbidden", "acting is allowed on run_dir/admin.sock only",
-                             "plimsoll finds it by itself; or --admin unix:RUN_DIR/admin.sock");
-        return false;
-    }
-    if (*uid == geteuid() || *uid == 0) return true;
-    pl_log(a->o.app->log, PL_WARN, "operator.action", F_STR("verb", "refused"), F_INT("peer_uid", *uid));
-    pl_admin_reply_error(c, 403, "forbidden", "this socket obeys its own user and root", NULL);
-    return false;
 }
 
 static void restart(struct pl_admin *a, struct pl_conn *c, json_t *body) {
@@ -158,22 +155,31 @@ static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     pl_admin_reply_error(c, 400, "invalid_value", "level is one of debug, info, warn, error", NULL);
 }
 
-void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body,
-                       size_t len) {
+void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_actor *who, const char *verb,
+                       const char *body, size_t len) {
     static const struct {
         const char *verb;
         void (*act)(struct pl_admin *a, struct pl_conn *c, json_t *body);
-    } verbs[] = { { "/restart", restart }, { "/sample", pl_samples_order },
-                  { "/reload", reload },   { "/enforce", enforce },
-                  { "/drain", drain },     { "/log-level", log_level } };
-    uid_t uid;
+    } verbs[] = { { "/restart", restart },
+                  { "/sample", pl_samples_order },
+                  { "/reload", reload },
+                  { "/enforce", enforce },
+                  { "/drain", drain },
+                  { "/explain", pl_explain_order },
+                  { "/snapshot", pl_snapshot_order },
+                  { "/log-level", log_level } };
+    char peer[PL_PEER_TEXT];
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;
-        if (!may_act(a, c, &uid)) return;
         json_t *doc = json_loadb(body, len, 0, NULL);
         char *text = json_dumps(doc, JSON_COMPACT);
-        pl_log(a->o.app->log, PL_INFO, "operator.action", F_STR("verb", verb + 1), F_INT("peer_uid", uid),
-               F_STR("arguments", text));
+        if (who->local)
+            pl_log(a->o.app->log, PL_INFO, "operator.action", F_STR("verb", verb + 1),
+                   F_INT("peer_uid", who->uid), F_STR("arguments", text));
+        else
+            pl_log(a->o.app->log, PL_INFO, "operator.action", F_STR("verb", verb + 1),
+                   F_STR("token", "admin_token"), F_STR("address", pl_conn_peer(c, peer)),
+                   F_STR("arguments", text));
         free(text);
         verbs[i].act(a, c, doc);
         json_decref(doc);

@@ -117,6 +117,7 @@ bool pl_admin_own(void *ctx, struct pl_conn *c) {
 /* --- the admin server's requests */
 
 struct acting {
+    struct pl_actor who;
     char verb[32];
     struct pl_buf body;
 };
@@ -144,6 +145,8 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         return;
     }
     path = t.path;
+    if (pl_admin_own(a, c)) return; /* as on the data port: to everybody */
+    if (!pl_admin_may_read(a, c)) return;
     if (strcmp(path, "/status") == 0)
         reply_status(a, c, NULL);
     else if (strncmp(path, "/status/", 8) == 0)
@@ -160,7 +163,7 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         pl_records_answer(a, c, &t, path + 1, NULL);
     else if (strncmp(path, "/timeline/", 10) == 0)
         pl_records_answer(a, c, &t, "timeline", path + 10);
-    else if (!pl_admin_own(a, c))
+    else
         pl_admin_reply_error(c, 404, "not_found", "no such route",
                              "/livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
                              "/timeline/SERVICE /actions/ID");
@@ -173,12 +176,18 @@ static void on_request(void *ctx, struct pl_conn *c) {
         read_request(a, c);
         return;
     }
+    struct pl_actor who;
     struct acting *x =
         h->method_id == HTTP_POST && h->target_len < sizeof x->verb ? calloc(1, sizeof *x) : NULL;
+    if (x != NULL && !pl_admin_may_act(a, c, &who)) {
+        free(x);
+        return;
+    }
     if (x == NULL) {
         pl_admin_reply_error(c, 405, "method_not_allowed", "GET reads, POST acts", NULL);
         return;
     }
+    x->who = who;
     memcpy(x->verb, pl_http_at(h, h->target), h->target_len);
     pl_buf_init(&x->body, ACT_BODY_BYTES);
     pl_conn_set_user(c, x);
@@ -207,7 +216,7 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
     struct acting own = *x;
     free(x);
     pl_conn_set_user(c, NULL);
-    pl_actions_answer(a, c, own.verb, own.body.data != NULL ? own.body.data : "", own.body.len);
+    pl_actions_answer(a, c, &own.who, own.verb, own.body.data != NULL ? own.body.data : "", own.body.len);
     pl_buf_free(&own.body);
 }
 
@@ -246,12 +255,18 @@ bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct
                                                               .calls = &calls,
                                                               .ctx = a,
                                                               .spare_fds = SPARE_FDS,
-                                                              .spare_own = true });
+                                                              .spare_own = true,
+                                                              .plain_loopback = true });
     return a->server != NULL || PL_FAIL(err, PL_E_NOMEM, "out of memory");
 }
 
 bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err) {
     return pl_server_listen(a->server, fd, name, err);
+}
+
+void pl_admin_set_tls(struct pl_admin *a, struct pl_tls *tls) {
+    a->tls_until_s = tls != NULL ? pl_tls_not_after_s(tls) : 0;
+    pl_server_set_tls(a->server, tls);
 }
 
 void pl_admin_close(struct pl_admin *a) {

@@ -2,12 +2,12 @@
  * the few verbs that act.
  *
  * Two doors: the data port answers GET and HEAD of /livez, /readyz and /metrics through pl_admin_own; the
- * admin port (loopback TCP) and run_dir/admin.sock answer everything. Acting needs the Unix socket and the
- * same uid, or root.
+ * admin port (TCP) and run_dir/admin.sock answer everything. Who may read and act there: admin/guard.c.
  */
 #ifndef PL_ADMIN_ADMIN_H
 #define PL_ADMIN_ADMIN_H
 #include "crew/crew.h"
+#include "door/keys.h"
 #include "gateway/gateway.h"
 #include "net/server.h"
 #include "net/timers.h"
@@ -30,12 +30,20 @@ struct pl_admin_options {
 struct pl_admin *pl_admin_create(struct pl_err *err);
 void pl_admin_tap(void *admin, enum pl_level level, const char *event, const char *line, size_t len);
 bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct pl_err *err);
+/* Opens the TCP port to whoever shows it; NULL: to nobody. */
+void pl_admin_set_token(struct pl_admin *a, const struct pl_key_digest *token);
+/* For the TCP port, connections from now on; NULL: without TLS. From this machine both ways are taken. Keeps
+ * a ref. */
+void pl_admin_set_tls(struct pl_admin *a, struct pl_tls *tls);
 /* Takes a listening socket. */
 bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err);
 /* Answers a request of the data port if it is one of ours: true, and the connection is answered. */
 bool pl_admin_own(void *admin, struct pl_conn *c);
 /* How an action ended: exit_status is what the verb that ordered it will exit with. */
 void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_status, const char *message);
+/* The same with a document that the verb prints; NULL: none. */
+void pl_admin_action_report(struct pl_admin *a, const char *action, int exit_status, const char *message,
+                            const char *json);
 /* Ends followers and connections. */
 void pl_admin_close(struct pl_admin *a);
 

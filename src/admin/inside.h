@@ -27,6 +27,7 @@ struct pl_action {
     enum { PL_ACTION_RUNNING, PL_ACTION_DONE, PL_ACTION_FAILED } state;
     int exit_status;
     char message[4096];
+    char *report; /* a document, or NULL; owned */
 };
 
 struct pl_admin {
@@ -43,6 +44,16 @@ struct pl_admin {
     char capturing[24]; /* the action that waits for requests to keep */
     struct pl_buf page; /* scratch for bodies */
     struct pl_promtext *prom;
+    struct pl_key_digest token;
+    bool has_token;
+    int64_t tls_until_s; /* seconds since 1970; 0: no TLS */
+    struct pl_log_sampler refused;
+};
+
+/* Who gave an order: somebody at the Unix socket, or whoever has the token. */
+struct pl_actor {
+    bool local;
+    uid_t uid; /* local */
 };
 
 /* A request's target, taken apart. All borrowed from `text`. */
@@ -69,15 +80,21 @@ void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_tar
 void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
 void pl_followers_gone(struct pl_admin *a, struct pl_conn *c);
 void pl_followers_end(struct pl_admin *a);
+/* guard.c: false: it has been answered */
+bool pl_admin_may_read(struct pl_admin *a, struct pl_conn *c);
+bool pl_admin_may_act(struct pl_admin *a, struct pl_conn *c, struct pl_actor *who);
 /* records.c: `what` is report, history or timeline; `service` NULL: as the query says. */
 void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *what,
                        const char *service);
 void pl_records_gone(struct pl_admin *a, struct pl_conn *c);
 /* actions.c */
-void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const char *verb, const char *body, size_t len);
+void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_actor *who, const char *verb,
+                       const char *body, size_t len);
 const char *pl_actions_new(struct pl_admin *a); /* the id of a running one; borrowed */
 /* samples.c: POST /sample {"service","route","count"} */
 void pl_samples_order(struct pl_admin *a, struct pl_conn *c, json_t *body);
+void pl_explain_order(struct pl_admin *a, struct pl_conn *c, json_t *body);  /* explain.c: POST /explain */
+void pl_snapshot_order(struct pl_admin *a, struct pl_conn *c, json_t *body); /* explain.c: POST /snapshot */
 void pl_actions_state(struct pl_admin *a, struct pl_conn *c, const char *id);
 
 /* admin.c: takes the document. */

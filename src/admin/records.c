@@ -133,7 +133,11 @@ static void start(struct pl_reading *r) {
                                        .data.stream = (uv_stream_t *)&r->out },
                                      { .flags = UV_IGNORE },
                                      { .flags = UV_INHERIT_FD, .data.fd = r->copy } };
+    char *nothing[] = {
+        NULL
+    }; /* our secrets are in our environment, and a reader of ours can be looked at */
     const uv_process_options_t o = { .exit_cb = on_exit_of,
+                                     .env = nothing,
                                      .file = a->o.program,
                                      .args = argv,
                                      .stdio = ends,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "admin/inside.h"
+#include "base/tree.h"
 
 /* One sample on its way to the disk. */
 struct keeping {
@@ -40,21 +41,10 @@ static bool write_file(const char *folder, const char *id, const char *kind, con
     return ok;
 }
 
-static bool make_folders(char *path) {
-    for (char *at = path + 1; *at != '\0'; at++) {
-        if (*at != '/') continue;
-        *at = '\0';
-        bool ok = mkdir(path, 0700) == 0 || errno == EEXIST;
-        *at = '/';
-        if (!ok) return false;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
 static void write_now(uv_work_t *work) {
     struct keeping *k = work->data;
     /* The body first: a sample counts by its description. */
-    bool ok = make_folders(k->folder) && write_file(k->folder, k->id, "body", k->body, k->body_len) &&
+    bool ok = pl_tree_make(k->folder) && write_file(k->folder, k->id, "body", k->body, k->body_len) &&
               write_file(k->folder, k->id, "json", k->meta, strlen(k->meta));
     k->error = ok ? 0 : errno;
 }

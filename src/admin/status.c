@@ -93,7 +93,12 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
     if (json_array_size(memory) > 0) json_object_set(o, "memory", memory);
     json_decref(memory);
     struct pl_look_verdict v;
-    if (pl_look_verdict(w, &v)) json_object_set_new(o, "verdict", verdict_json(&v));
+    json_t *verdict = pl_look_verdict(w, &v) ? verdict_json(&v) : NULL;
+    if (pl_look_holder(w) != NULL) { /* an operator may ask where no verdict does */
+        if (verdict == NULL) verdict = json_object();
+        json_object_set_new(verdict, "holder", json_string(pl_look_holder(w)));
+    }
+    if (verdict != NULL) json_object_set_new(o, "verdict", verdict);
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
         json_object_set_new(o, "warmup",
                             json_pack("{s:s,s:i,s:f,s:f}", "source", l.source, "requests",
@@ -294,6 +299,11 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
     add_last_life(o, a->o.crew);
     json_object_set_new(o, "gpus", gpus_json(a, now));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));
+    if (a->tls_until_s != 0) {
+        char ts[PL_TIME_TEXT];
+        const char *until = pl_time_rfc3339((uint64_t)a->tls_until_s * 1000, ts);
+        json_object_set_new(o, "tls", json_pack("{s:s}", "not_after", until));
+    }
     if (a->o.listen != NULL) json_object_set_new(o, "listen", json_pack("[s]", a->o.listen));
     if (a->o.admin != NULL) json_object_set_new(o, "admin", json_string(a->o.admin));
     return o;

@@ -60,6 +60,7 @@ static void fill(struct field_list *f, const struct pl_access *a, const char *id
     number(f, "worker", a->worker != 0 ? (int64_t)a->worker : -1);
     number(f, "generation", a->generation != 0 ? (int64_t)a->generation : -1);
     word(f, "replay", a->replay);
+    word(f, "key", a->key);
 }
 
 /* ",key=value" as BentoML writes it: an unknown value is empty, the key stays. */
@@ -99,6 +100,7 @@ void pl_access_format(struct pl_buf *out, bool color, uint64_t wall_ms, const st
     part_word(out, ",outcome=", a->outcome);
     part_word(out, ",reason=", a->reason);
     part_word(out, ",replay=", a->replay);
+    part_word(out, ",key=", a->key);
     if (a->id != 0) part_word(out, ",id=", id_text(a->id, id));
     pl_buf_adds(out, ")\n");
 }

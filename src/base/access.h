@@ -38,6 +38,7 @@ struct pl_access {
     const char *replay;  /* not_sent, not_started: it went to a second worker */
     uint32_t worker;     /* slot */
     uint64_t generation;
+    const char *key; /* name of the API key */
 };
 
 void pl_log_access(struct pl_logger *l, const struct pl_access *a);

@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +13,22 @@ enum { MOST_PASSES = 8 };
 
 int pl_tree_open(int at, const char *name) {
     return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+bool pl_tree_make(const char *path) {
+    char part[PATH_MAX];
+    if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    for (char *at = part + 1; *at != '\0'; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        bool ok = mkdir(part, 0700) == 0 || errno == EEXIST;
+        *at = '/';
+        if (!ok) return false;
+    }
+    return mkdir(part, 0700) == 0 || errno == EEXIST;
 }
 
 static void clear_level(int fd, dev_t device, int depth);

@@ -1,5 +1,5 @@
-/* base/tree.h - removes folders with all that is in them, without ever leaving them: no link is followed, no
- * other file system entered, at most PL_TREE_DEPTH levels are descended.
+/* base/tree.h - makes folders, and removes them with all that is in them, without ever leaving them: no link
+ * is followed, no other file system entered, at most PL_TREE_DEPTH levels are descended.
  */
 #ifndef PL_BASE_TREE_H
 #define PL_BASE_TREE_H
@@ -15,4 +15,6 @@ void pl_tree_clear(int fd);
 bool pl_tree_remove(int at, const char *name);
 /* Opens the folder `name` in `at` if it is one and no link. -1 with errno. */
 int pl_tree_open(int at, const char *name);
+/* Makes the folder `path` (0700) and those above it that are not there. False with errno. */
+bool pl_tree_make(const char *path);
 #endif

@@ -33,7 +33,7 @@ static const struct pl_flag server_flags[] = {
     X("check", 0, SWITCH, NULL, "check the configuration and start nothing", NULL) \
     X("allow-drydock", 0, SWITCH, NULL, "in a dry dock: listen on other addresses than loopback too", NULL) \
     X("reload", 0, SWITCH, NULL, "watch: start anew when files of the service change", "watch") \
-    X("api-key", 0, VALUE, "env:N|file:F", "api_keys.file", "api_keys.file") \
+    X("api-key", 0, VALUE, "env:N|file:F", "one key that clients must show; api_keys.file names many", "api_keys.key") \
     X("ssl-certfile", 0, VALUE, "FILE", "tls.certfile", "tls.certfile") \
     X("ssl-keyfile", 0, VALUE, "FILE", "tls.keyfile", "tls.keyfile") \
     X("ssl-keyfile-password", 0, VALUE, "SECRET", "tls.keyfile_password", "tls.keyfile_password") \

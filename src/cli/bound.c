@@ -102,6 +102,14 @@ static int open_unix(const struct pl_address *a, struct pl_err *err) {
     return -1;
 }
 
+bool pl_bound_is_loopback(const char *host) {
+    struct in6_addr six;
+    struct in_addr four;
+    if (strcmp(host, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, host, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
 int pl_bound_open(const struct pl_address *a, struct pl_err *err) {
     return a->kind == PL_ADDRESS_UNIX ? open_unix(a, err) : open_tcp(a, err);
 }

@@ -12,4 +12,6 @@ void pl_bound_text(int fd, char *out, size_t room);
 int pl_bound_open(const struct pl_address *a, struct pl_err *err);
 /* Makes and binds run_dir/NAME, mode 0600. -1 with err. */
 int pl_bound_socket(const char *run_dir, const char *name, struct pl_err *err);
+/* As the configuration names it: localhost, 127.x or ::1. */
+bool pl_bound_is_loopback(const char *host);
 #endif

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "cli/accept.h"
+#include "cli/client_tls.h"
+#include "cli/papers.h"
 #include "cli/paths.h"
 #include "http/parser.h"
 
@@ -36,25 +38,36 @@ static int connect_unix(const char *path) {
     return -1;
 }
 
-static int connect_tcp(const char *text) {
-    char host[200];
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+enum { HOST_BYTES = 200 };
+
+/* "host:port" or "[::1]:port": the host without its brackets. NULL: there is no port. */
+static const char *split(const char *text, char host[HOST_BYTES]) {
     const char *colon = strrchr(text, ':');
-    if (colon == NULL) {
-        errno = EINVAL;
-        return -1;
-    }
-    snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
+    if (colon == NULL) return NULL;
+    snprintf(host, HOST_BYTES, "%.*s", (int)(colon - text), text);
     if (host[0] == '[') {
         memmove(host, host + 1, strlen(host));
         host[strcspn(host, "]")] = '\0';
+    }
+    return colon;
+}
+
+static int connect_tcp(const char *text) {
+    char host[HOST_BYTES];
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+    const char *colon = split(text, host);
+    if (colon == NULL) {
+        errno = EINVAL;
+        return -1;
     }
     if (getaddrinfo(host, colon + 1, &hints, &found) != 0) {
         errno = EHOSTUNREACH;
         return -1;
     }
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd != -1 && connect(fd, found->ai_addr, found->ai_addrlen) == -1) {
+    int fd = -1;
+    for (struct addrinfo *a = found; a != NULL && fd == -1; a = a->ai_next) { /* localhost is ::1, too */
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd == -1 || connect(fd, a->ai_addr, a->ai_addrlen) == 0) continue;
         int error = errno;
         close(fd);
         fd = -1;
@@ -64,8 +77,16 @@ static int connect_tcp(const char *text) {
     return fd;
 }
 
+static bool is_secure(const char *where) { return strncmp(where, "https://", 8) == 0; }
+
+/* "host:port" of an address over TCP. */
+static const char *authority_of(const char *where) {
+    if (is_secure(where)) return where + 8;
+    return strncmp(where, "http://", 7) == 0 ? where + 7 : where;
+}
+
 static int dial(const char *where) {
-    if (!is_socket_path(where)) return connect_tcp(strncmp(where, "http://", 7) == 0 ? where + 7 : where);
+    if (!is_socket_path(where)) return connect_tcp(authority_of(where));
     return connect_unix(strncmp(where, "unix:", 5) == 0 ? where + 5 : where);
 }
 
@@ -128,9 +149,22 @@ static bool from_file(const struct pl_cli *cli, struct pl_client *c) {
     return ok;
 }
 
+static bool read_token(const struct pl_cli *cli, struct pl_client *c, struct pl_err *err) {
+    char secret[PL_PATH_BYTES + 8];
+    const char *file = cli->args.token_file != NULL ? cli->args.token_file : getenv("PLIMSOLL_TOKEN_FILE");
+    c->token[0] = '\0';
+    if (file == NULL || file[0] == '\0') return true;
+    snprintf(secret, sizeof secret, "file:%s", file);
+    if (!pl_secret_read(secret, c->token, err)) return pl_err_wrap(err, "--token-file");
+    for (const char *s = c->token; *s != '\0'; s++) /* it goes into a header */
+        if (*s <= ' ' || *s > '~') return PL_FAIL(err, PL_E_CONFIG, "--token-file: %.200s is no token", file);
+    return true;
+}
+
 bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err *err) {
     const char *named = cli->args.admin != NULL ? cli->args.admin : getenv("PLIMSOLL_ADMIN");
     struct found f = { .count = 0 };
+    if (!read_token(cli, c, err)) return false;
     if (named != NULL) return use(c, named, err);
     if (from_file(cli, c)) return true;
     look_everywhere(&f);
@@ -146,9 +180,10 @@ bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err
 
 /* --- one exchange */
 
-static bool send_all(int fd, const char *bytes, size_t len) {
+static bool send_all(const struct pl_client *c, const char *bytes, size_t len) {
+    if (c->tls != NULL) return pl_client_tls_send(c->tls, bytes, len);
     while (len > 0) {
-        ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+        ssize_t n = send(c->fd, bytes, len, MSG_NOSIGNAL);
         if (n <= 0) return false;
         bytes += n;
         len -= (size_t)n;
@@ -156,22 +191,31 @@ static bool send_all(int fd, const char *bytes, size_t len) {
     return true;
 }
 
-static bool send_question(int fd, const char *method, const char *target, const char *body) {
+/* The server looks whether the name is one of its own. */
+static const char *host_of(const struct pl_client *c) {
+    return is_socket_path(c->where) ? "localhost" : authority_of(c->where);
+}
+
+static bool send_question(const struct pl_client *c, const char *method, const char *target,
+                          const char *body) {
     struct pl_buf text;
     pl_buf_init(&text, 0);
-    pl_buf_addf(&text, "%s %s HTTP/1.1\r\nHost: plimsoll\r\nx-plimsoll-admin: 1\r\nConnection: close\r\n",
-                method, target);
+    pl_buf_addf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nx-plimsoll-admin: 1\r\nConnection: close\r\n", method,
+                target, host_of(c));
+    if (c->token[0] != '\0' && !is_socket_path(c->where))
+        pl_buf_addf(&text, "Authorization: Bearer %s\r\n", c->token);
     if (body != NULL)
         pl_buf_addf(&text, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
     pl_buf_adds(&text, "\r\n");
     if (body != NULL) pl_buf_adds(&text, body);
-    bool ok = send_all(fd, text.data, text.len);
+    bool ok = send_all(c, text.data, text.len);
     pl_buf_free(&text);
     return ok;
 }
 
 /* Reads the reply to its end, handing the body on. */
-static bool receive(int fd, int *status, pl_client_piece *each, void *ctx, const char **problem) {
+static bool receive(const struct pl_client *c, int *status, pl_client_piece *each, void *ctx,
+                    const char **problem) {
     static const struct pl_http_limits limits = { .request_line = 8192, .head_bytes = 65536, .headers = 200 };
     struct pl_http_parser p;
     char bytes[65536];
@@ -179,8 +223,9 @@ static bool receive(int fd, int *status, pl_client_piece *each, void *ctx, const
     pl_http_parser_init(&p, true, &limits);
     *problem = "the connection was closed";
     while (!done) {
-        ssize_t n = recv(fd, bytes, sizeof bytes, 0);
-        if (n < 0 && errno == EINTR) continue;
+        ssize_t n = c->tls != NULL ? pl_client_tls_recv(c->tls, bytes, sizeof bytes)
+                                   : recv(c->fd, bytes, sizeof bytes, 0);
+        if (n < 0 && c->tls == NULL && errno == EINTR) continue;
         if (n <= 0) {
             done = true;
             ok = pl_http_parse_close(&p) == PL_HTTP_END;
@@ -209,7 +254,19 @@ static bool exchange(struct pl_client *c, const char *method, const char *target
     *status = 0;
     c->fd = dial(c->where);
     if (c->fd == -1) return PL_FAIL_SYS(err, errno, "connect to %s", c->where);
-    bool ok = send_question(c->fd, method, target, body) && receive(c->fd, status, each, ctx, &problem);
+    c->tls = NULL;
+    if (is_secure(c->where)) {
+        char host[HOST_BYTES] = "";
+        split(authority_of(c->where), host);
+        c->tls = pl_client_tls_open(c->fd, host, err);
+        if (c->tls == NULL) {
+            close(c->fd);
+            return false;
+        }
+    }
+    bool ok = send_question(c, method, target, body) && receive(c, status, each, ctx, &problem);
+    pl_client_tls_close(c->tls);
+    c->tls = NULL;
     close(c->fd);
     return ok || PL_FAIL(err, PL_E_SYS, "%s: %s", c->where, problem);
 }

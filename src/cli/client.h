@@ -6,12 +6,16 @@
 #include "base/buf.h"
 #include "cli/verbs.h"
 
+struct pl_client_tls;
 struct pl_client {
     int fd;
-    char where[256]; /* "unix:/run/plimsoll/default/admin.sock" or "127.0.0.1:3001" */
+    struct pl_client_tls *tls; /* of the exchange under way, or NULL */
+    char token[4096];          /* shown over TCP; "": none */
+    char where[256]; /* "unix:/run/plimsoll/default/admin.sock", "127.0.0.1:3001" or "https://host:3001" */
 };
 
-/* --admin, $PLIMSOLL_ADMIN, the file's run_dir, then sockets in the run folders. Not found: PL_E_SYS;
+/* Over TCP the token of --token-file or $PLIMSOLL_TOKEN_FILE is shown.
+ * --admin, $PLIMSOLL_ADMIN, the file's run_dir, then sockets in the run folders. Not found: PL_E_SYS;
  * several: PL_E_USAGE with their names. */
 bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err *err);
 /* One exchange on a connection of its own. `status` 0 and err: it did not work. The body ends with NUL in

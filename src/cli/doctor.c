@@ -11,18 +11,27 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cli/accept.h"
 #include "cli/bound.h"
 #include "cli/child.h"
+#include "cli/door.h"
+#include "cli/drop.h"
 #include "cli/paths.h"
 #include "cli/verbs.h"
 #include "watch/host.h"
 #include "watch/nvml.h"
 
-enum { PYTHON_LIMIT_MS = 60000, DRIVER_LIMIT_MS = 10000, ANSWER_BYTES = 8192, FEW_DESCRIPTORS = 4096 };
+enum {
+    PYTHON_LIMIT_MS = 60000,
+    DRIVER_LIMIT_MS = 10000,
+    ANSWER_BYTES = 8192,
+    FEW_DESCRIPTORS = 4096,
+    EXPIRES_SOON_S = 14 * 24 * 3600
+};
 enum state { OK, WARN, FAIL };
 
 struct checkup {
@@ -265,6 +274,25 @@ static void check_ports(struct checkup *u, const struct pl_config *c) {
     }
 }
 
+/* What `serve` would read for the door; only said where there is something. */
+static void check_door(struct checkup *u, struct pl_config *c) {
+    struct pl_err err = { 0 };
+    struct pl_door d = { 0 };
+    char until[PL_TIME_TEXT];
+    if (!pl_drop_check(c, &err) || !pl_door_collect(c, &d, &err)) {
+        tell(u, FAIL, "door", err.hint[0] != '\0' ? err.hint : NULL, "%s", err.msg);
+        return;
+    }
+    if (d.keys != NULL) tell(u, OK, "api_keys", NULL, "%zu", d.keys->row_count);
+    if (d.tls != NULL) {
+        int64_t until_s = pl_tls_not_after_s(d.tls);
+        bool soon = until_s - (int64_t)time(NULL) < EXPIRES_SOON_S;
+        tell(u, soon ? WARN : OK, "tls", "put a new certificate there: it is taken without a restart",
+             "certificates hold until %s", pl_time_rfc3339((uint64_t)until_s * 1000, until));
+    }
+    pl_door_free(&d);
+}
+
 static void check_parts(struct checkup *u) {
     struct pl_err err;
     char path[PL_PATH_BYTES];
@@ -292,6 +320,7 @@ int pl_verb_doctor(struct pl_cli *cli) {
     check_cgroup(&u);
     check_limits(&u);
     if (c != NULL) {
+        check_door(&u, c);
         check_folders(&u, c);
         check_ports(&u, c);
     }

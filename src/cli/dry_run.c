@@ -1,26 +1,19 @@
 #include "cli/dry_run.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-bool pl_dry_run(void) { return dlsym(RTLD_DEFAULT, "dd_stub") != NULL; }
+#include "cli/bound.h"
 
-static bool is_loopback(const char *host) {
-    struct in6_addr six;
-    struct in_addr four;
-    if (strcmp(host, "localhost") == 0) return true;
-    if (inet_pton(AF_INET, host, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
-}
+bool pl_dry_run(void) { return dlsym(RTLD_DEFAULT, "dd_stub") != NULL; }
 
 static const char *loopback_of(const char *host) {
     return strcmp(host, "0.0.0.0") == 0 ? "127.0.0.1" : strcmp(host, "::") == 0 ? "::1" : NULL;
 }
 
 static bool check_one(struct pl_address *a, bool quiet, struct pl_err *err) {
-    if (a->kind != PL_ADDRESS_TCP || is_loopback(a->host)) return true;
+    if (a->kind != PL_ADDRESS_TCP || pl_bound_is_loopback(a->host)) return true;
     const char *instead = loopback_of(a->host);
     if (instead == NULL) {
         PL_FAIL(err, PL_E_USAGE,

@@ -35,6 +35,15 @@ static const struct pl_flag sample_flags[] = {
     { "list", 0, PL_FLAG_SWITCH, NULL, "what is kept" },
     { "remove", 0, PL_FLAG_VALUE, "ID", "forget one" },
 };
+static const struct pl_flag explain_flags[] = {
+    { "worker", 0, PL_FLAG_VALUE, "N", "this worker (else an idle one)" },
+    { "mode", 0, PL_FLAG_VALUE, "MODE", "auto, fork (a copy of the process looks) or inline" },
+    { "deadline", 0, PL_FLAG_VALUE, "DUR", "for one look (10s)" },
+    { "force", 0, PL_FLAG_SWITCH, NULL, "beside running requests, and over the limit of looks" },
+    { "again", 0, PL_FLAG_VALUE, "DUR", "second look, or after 300 requests (60s); 0s: one look only" },
+    { "history", 0, PL_FLAG_VALUE, "on|off", "PyTorch's memory history: the allocating lines, from now on" },
+    { "snapshot", 0, PL_FLAG_VALUE, "FILE", "save a memory snapshot as well, and say what is in it" },
+};
 static const struct pl_flag plan_flags[] = {
     { "gpu", 0, PL_FLAG_VALUE, "NAME[xN]|NAME:BYTES|auto",
       "the cards: h100x2, mine:24GiB, or what is in this machine (auto)" },
@@ -122,6 +131,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "restart", restart_flags, sizeof restart_flags / sizeof *restart_flags },
         { "reload", reload_flags, sizeof reload_flags / sizeof *reload_flags },
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },
+        { "explain", explain_flags, sizeof explain_flags / sizeof *explain_flags },
         { "plan", plan_flags, sizeof plan_flags / sizeof *plan_flags },
         { "report", report_flags, sizeof report_flags / sizeof *report_flags },
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },

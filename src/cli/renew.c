@@ -7,6 +7,7 @@
 
 #include "base/ring.h"
 #include "cli/accept.h"
+#include "cli/door.h"
 #include "cli/verbs.h"
 #include "config/diff.h"
 #include "crew/look.h"
@@ -20,6 +21,7 @@ static struct {
     char action[24];
     struct pl_config *fresh;    /* read, not yet in force */
     struct pl_config *replaced; /* was in force; kept until the next reload: it is also the way back */
+    struct pl_door door;        /* what the files that `fresh` names say */
     struct pl_changes changes;
     struct pl_err err;
     size_t waiting, live, generations, below; /* below: dependencies that have their new generation */
@@ -114,6 +116,7 @@ static void roll_back(void) {
     struct pl_config *bad = renew.o.app->config;
     struct pl_err err;
     put_in_force(renew.replaced);
+    pl_door_back();
     renew.replaced = bad; /* still looked at by what is under way; freed by the next reload */
     for (size_t i = 0; i < pl_crew_service_count(renew.o.crew); i++) {
         struct pl_service *s = pl_crew_service(renew.o.crew, i);
@@ -197,6 +200,7 @@ static void apply(void) {
     pl_config_destroy(renew.replaced);
     renew.replaced = renew.o.app->config;
     put_in_force(renew.fresh);
+    pl_door_put(&renew.door);
     renew.fresh = NULL;
     start_generations();
 }
@@ -212,6 +216,10 @@ static void read_now(uv_work_t *work) {
     if (pl_cli_parse(renew.o.argc, renew.o.argv, "serve", &cli, &renew.err)) {
         const char *target = cli.args.words.count > 0 ? cli.args.words.at[0] : NULL;
         renew.fresh = pl_accept(&cli.args, target, true, &renew.err);
+        if (renew.fresh != NULL && !pl_door_collect(renew.fresh, &renew.door, &renew.err)) {
+            pl_config_destroy(renew.fresh);
+            renew.fresh = NULL;
+        }
     }
     pl_arena_free(&arena);
 }
@@ -249,6 +257,7 @@ static void was_read(uv_work_t *work, int status) {
     } else {
         apply();
     }
+    pl_door_free(&renew.door);
     pl_config_destroy(renew.fresh);
     renew.fresh = NULL;
 }

@@ -19,6 +19,7 @@
 #include "admin/admin.h"
 #include "base/cleanup.h"
 #include "cli/bound.h"
+#include "cli/door.h"
 #include "cli/dry_run.h"
 #include "cli/keeps.h"
 #include "cli/log_form.h"
@@ -55,6 +56,7 @@ struct run {
     char watch[PL_PATH_BYTES];
     char program[PL_PATH_BYTES]; /* "": not known */
     char listen[128], admin_at[128];
+    struct pl_user worker_user;
     char wanted[128]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
     uv_timer_t heart;
@@ -214,6 +216,11 @@ static void on_action(void *ctx, const char *action, bool ok, const char *messag
         pl_renew_replaced(ok, message);
     else
         pl_admin_action_done(run.admin, action, ok ? 0 : 1, message);
+}
+
+static void on_report(void *ctx, const char *action, int exit_status, const char *message, const char *json) {
+    (void)ctx;
+    pl_admin_action_report(run.admin, action, exit_status, message, json);
 }
 
 static void on_renew_done(const char *action, int exit_status, const char *message) {
@@ -415,6 +422,8 @@ static bool make_parts(struct pl_err *err) {
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
     first_figures();
+    const char *worker_user = app->config->workers_user;
+    if (worker_user != NULL && !pl_user_find(worker_user, NULL, &run.worker_user, err)) return false;
     run.crew = pl_crew_create(
         &(struct pl_crew_options){ .app = app,
                                    .link = &run.link,
@@ -422,10 +431,12 @@ static bool make_parts(struct pl_err *err) {
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                    .python_path = run.python_side,
+                                   .worker_user = worker_user != NULL ? &run.worker_user : NULL,
                                    .watch_path = run.watch,
                                    .llama_path = llama_path(),
                                    .on_stopped = on_crew_stopped,
                                    .on_action = on_action,
+                                   .on_report = on_report,
                                    .on_keeper_news = on_keeper_news },
         err);
     if (run.crew == NULL) return false;
@@ -512,6 +523,10 @@ static bool start(struct pl_err *err) {
     if (!make_log(err)) return false;
     settle_worker_lines();
     if (!make_parts(err) || !read_arguments(err)) return false;
+    const struct pl_door_options door = {
+        .app = &run.app, .gateway = run.gateway, .admin = run.admin, .hold = hold
+    };
+    if (!pl_door_start(&door, pl_held_take(&run.held, "door"), err)) return false;
     note_listener();
     pl_gateway_hooks(run.gateway, &run.gateway_hooks);
     hooks = run.gateway_hooks;
@@ -521,6 +536,7 @@ static bool start(struct pl_err *err) {
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);
+    pl_door_watch();
     return true;
 }
 

@@ -10,6 +10,8 @@
 #include "cli/accept.h"
 #include "cli/bound.h"
 #include "cli/child.h"
+#include "cli/door.h"
+#include "cli/drop.h"
 #include "cli/dry_run.h"
 #include "cli/log_form.h"
 #include "cli/paths.h"
@@ -93,6 +95,16 @@ static bool hold_config(struct command *k, const struct pl_config *c, struct pl_
     return true;
 }
 
+/* What the files for the door say now is what was accepted, whatever becomes of the files. */
+static bool hold_door(struct command *k, const struct pl_papers *papers, struct pl_err *err) {
+    if (papers->count == 0) return true;
+    int fd = pl_door_memfd(papers);
+    if (fd == -1) return PL_FAIL_SYS(err, errno, "keep keys and certificates");
+    fcntl(fd, F_SETFD, 0);
+    add_hold(k, "door", fd);
+    return true;
+}
+
 /* Our own arguments, NUL-ended one after the other: a reload reads file, environment and flags again. */
 static bool hold_arguments(struct command *k, const struct pl_cli *cli, struct pl_err *err) {
     struct pl_buf text;
@@ -129,7 +141,7 @@ static void warn(const struct pl_cli *cli, const struct pl_config *c) {
 }
 
 static bool build_command(struct command *k, const struct pl_cli *cli, const struct pl_config *c,
-                          struct pl_err *err) {
+                          const struct pl_papers *papers, struct pl_err *err) {
     char run[PL_PATH_BYTES], state[PL_PATH_BYTES], keeper[PL_PATH_BYTES], self[PL_PATH_BYTES],
         side[PL_PATH_BYTES];
     if (!pl_path_keeper(keeper, err) || !pl_path_program(self, err) || !pl_path_python_side(side, err))
@@ -142,7 +154,14 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
     add_ms(k, "--hang-ms", c->main_hang_after_ms);
     add_ms(k, "--stop-ms", longest_stop_ms(c));
     if (pl_log_form(c, isatty(2) == 1) == PL_LOG_JSON) add_ms(k, "--json", 1);
-    if (!open_listeners(k, c, err) || !hold_config(k, c, err) || !hold_arguments(k, cli, err)) return false;
+    if (!open_listeners(k, c, err)) return false;
+    if (c->workers_user != NULL && !pl_drop_let_workers_through(run, err)) return false;
+    if (!pl_drop_rights(c, run, state, err)) return false; /* nothing below needs root */
+    for (size_t i = 0; i < c->service_count; i++)
+        if (c->services[i].run != NULL &&
+            !have_bentoml(c->services[i].python, c->services[i].working_dir, err))
+            return false;
+    if (!hold_config(k, c, err) || !hold_door(k, papers, err) || !hold_arguments(k, cli, err)) return false;
     add(k, "--");
     add(k, self);
     add(k, "main");
@@ -153,27 +172,28 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
     return true;
 }
 
-int pl_verb_serve(struct pl_cli *cli) {
-    struct pl_err err = { 0 };
+/* Returns only when something is wrong. */
+static void serve(struct pl_cli *cli, struct pl_config *c, struct pl_door *door, struct pl_err *err) {
     struct command k = { .arena = cli->arena };
-    const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
-    struct pl_config *c = pl_accept(&cli->args, target, true, &err);
-    if (c == NULL) return pl_cli_fail(cli, &err);
-    warn(cli, c);
-    if (!pl_dry_run_listeners(c, cli->args.allow_drydock, cli->args.quiet, &err))
-        return pl_cli_fail(cli, &err);
-    if (cli->args.check) {
-        printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
-        pl_config_destroy(c);
-        return 0;
-    }
-    for (size_t i = 0; i < c->service_count; i++)
-        if (c->services[i].run != NULL &&
-            !have_bentoml(c->services[i].python, c->services[i].working_dir, &err))
-            return pl_cli_fail(cli, &err);
-    if (!build_command(&k, cli, c, &err)) return pl_cli_fail(cli, &err);
+    if (!build_command(&k, cli, c, &door->papers, err)) return;
     fflush(NULL);
     execv(k.words[0], k.words);
-    PL_FAIL_SYS(&err, errno, "run %s", k.words[0]);
-    return pl_cli_fail(cli, &err);
+    PL_FAIL_SYS(err, errno, "run %s", k.words[0]);
+}
+
+int pl_verb_serve(struct pl_cli *cli) {
+    struct pl_err err = { 0 };
+    const char *target = cli->args.words.count > 0 ? cli->args.words.at[0] : NULL;
+    struct pl_config *c = pl_accept(&cli->args, target, true, &err);
+    struct pl_door door = { 0 };
+    bool ok = c != NULL && pl_drop_check(c, &err) && pl_door_collect(c, &door, &err);
+    if (ok) warn(cli, c);
+    ok = ok && pl_dry_run_listeners(c, cli->args.allow_drydock, cli->args.quiet, &err);
+    if (ok && cli->args.check)
+        printf(cli->args.json ? "{\"v\":1,\"kind\":\"check\",\"valid\":true}\n" : "configuration is valid\n");
+    else if (ok)
+        serve(cli, c, &door, &err);
+    pl_door_free(&door);
+    pl_config_destroy(c);
+    return ok && cli->args.check ? 0 : pl_cli_fail(cli, &err);
 }

@@ -54,9 +54,15 @@ static int print_verdict(const json_t *w, bool below) {
     const json_t *v = json_object_get(w, "verdict");
     const char *word = text(v, "word");
     char left[24];
-    if (v == NULL || strcmp(word, "stable") == 0 || strcmp(word, "warming") == 0) return 0;
+    bool plain = word[0] == '\0' || strcmp(word, "stable") == 0 || strcmp(word, "warming") == 0;
+    if (plain && json_object_get(v, "holder") == NULL) return 0;
+    if (plain) { /* an operator has asked who holds the most */
+        printf("%s      memory is held by %s\n", below ? "  " : "", text(v, "holder"));
+        return 1;
+    }
     printf("%s      memory of %s: %s", below ? "  " : "", text(v, "scope"), word);
     print_growth(v);
+    if (json_object_get(v, "holder") != NULL) printf(", held by %s", text(v, "holder"));
     if (number(v, "copies") > 0) printf(", %.0f copies", number(v, "copies"));
     if (json_object_get(v, "top_tag") != NULL)
         printf(", %.0f %% by %s", 100 * number(v, "share"), text(v, "top_tag"));

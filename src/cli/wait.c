@@ -34,10 +34,14 @@ static bool look(struct pl_cli *cli, struct pl_client *c, const struct pl_wait *
     bool over = state == NULL || strcmp(state, "running") != 0;
     bool done = state != NULL && strcmp(state, "done") == 0;
     const char *words = done ? w->done : w->failed;
-    if (over && cli->args.json) printf("%s\n", body.data);
-    if (over && !cli->args.json)
+    if (over && w->show != NULL) {
+        w->show(cli, w, doc);
+    } else if (over && cli->args.json) {
+        printf("%s\n", body.data);
+    } else if (over) {
         printf("%s%s%s: %s\n", w->what, words != NULL ? " " : "", words != NULL ? words : "",
                message != NULL ? message : "the action is not known any more");
+    }
     const json_t *exit_status = json_object_get(doc, "exit");
     *result = done ? 0 : exit_status != NULL ? (int)json_integer_value(exit_status) : 1;
     json_decref(doc);

@@ -12,6 +12,10 @@ struct pl_wait {
     const char *late;          /* the wait ran out */
     /* NULL, or tells of the server's first reply; not with --json or --quiet */
     void (*accepted)(const struct pl_wait *w, const json_t *reply);
+    /* NULL: the server's message is printed, or with --json the whole reply. Else this shows what came of it.
+     */
+    void (*show)(struct pl_cli *cli, const struct pl_wait *w, const json_t *action);
+    void *ctx;    /* for show */
     bool no_wait; /* print the action's id and leave */
 };
 /* 0: done. 1: it failed, or --wait is over (15 minutes unless given). Else the exit status of an error that

@@ -300,12 +300,6 @@ bool pl_config_set_option(struct pl_config *cfg, size_t service, const struct pl
                           enum pl_origin origin, const char *place, struct pl_err *err) {
     const struct pl_config_entry *e = pl_config_entry(cfg, service, o);
     bool ok, ours = origin >= PL_FROM_FILE; /* written for us, not inherited */
-    if (o->when == PL_WHEN_REFUSED && ours)
-        return PL_FAIL(err, PL_E_CONFIG, "%s: '%s' is not in this version", place, o->key);
-    if (o->when == PL_WHEN_REFUSED) {
-        pl_config_warn(cfg, place, "'%s' is not in this version and was left out", o->key);
-        return true;
-    }
     ok = check_utf8(text, err);
     if (ok && origin < e->origin)
         ok = check_only(cfg, o, text, err);

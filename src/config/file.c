@@ -52,9 +52,6 @@ static bool read_value(struct reader *r, size_t service, const struct pl_option 
     if (e->origin == PL_FROM_FILE) /* `a.b: 1` and `a: {b: 1}` */
         return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%s' is there already (%s)",
                        pl_yaml_place(&r->y, key).text, o->key, e->now.place);
-    if (o->when == PL_WHEN_REFUSED) /* before its value is looked at */
-        return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%s' is not in this version",
-                       pl_yaml_place(&r->y, key).text, o->key);
     pl_buf_init(&text, PL_YAML_BYTES);
     bool ok =
         pl_yaml_value(&r->y, o, node, depth, &text) && check_items(r, o, node, depth) &&
@@ -116,9 +113,14 @@ static bool read_pair(struct reader *r, size_t service, const char *prefix, cons
 
 static bool not_a_section(struct reader *r, size_t service, const char *prefix, const yaml_node_t *node) {
     struct pl_place place = pl_yaml_place(&r->y, node);
-    if (prefix[0] != '\0')
-        return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%.*s' is a section: its keys go below it", place.text,
-                       (int)strlen(prefix) - 1, prefix);
+    if (prefix[0] != '\0') {
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)strlen(prefix) - 1, prefix);
+        PL_FAIL(r->y.err, PL_E_CONFIG, "%s: '%s' is a section: its keys go below it", place.text, word);
+        if (service == PL_CFG_INSTANCE && pl_option_find(PL_SCOPE_SERVICE, word) != NULL)
+            pl_err_hint(r->y.err, "a service's %s belongs below services.NAME", word);
+        return false;
+    }
     if (service == PL_CFG_INSTANCE)
         return PL_FAIL(r->y.err, PL_E_CONFIG, "%s: the file is not a mapping of keys", place.text);
     PL_FAIL(r->y.err, PL_E_CONFIG, "%s: service '%s' is not a mapping of keys", place.text,

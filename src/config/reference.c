@@ -34,9 +34,7 @@ static bool put_rows(enum pl_scope scope, struct pl_buf *out) {
              pl_buf_addf(out, o->def[0] != '\0' ? " | `%s`" : " | %s",
                          o->def[0] != '\0' ? o->def : "not set") &&
              pl_buf_addf(out, " | %s | %s%s |\n", classes[o->reload], o->help,
-                         o->when == PL_WHEN_LATER     ? " *No effect in this version.*"
-                         : o->when == PL_WHEN_REFUSED ? " *Not in this version.*"
-                                                      : "");
+                         o->when == PL_WHEN_LATER ? " *No effect in this version.*" : "");
     }
     return ok;
 }
@@ -135,7 +133,7 @@ static json_t *schema_of(const struct pl_option *o) {
     json_t *schema = json_pack("{s:s,s:o}", "description", o->help, "anyOf", any);
     if (o->def[0] != '\0' && o->type != PL_OPTION_LIST)
         json_object_set_new(schema, "default", json_string(o->def));
-    if (o->when == PL_WHEN_LATER || o->when == PL_WHEN_REFUSED)
+    if (o->when == PL_WHEN_LATER)
         json_object_set_new(schema, "deprecated", json_true()); /* editors strike it through */
     return schema;
 }

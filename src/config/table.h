@@ -25,7 +25,7 @@ enum pl_option_type {
         PL_OPTION_TYPE_COUNT
 };
 enum pl_option_class { PL_CLASS_LIVE, PL_CLASS_GENERATION, PL_CLASS_RESTART };
-enum pl_option_when { PL_WHEN_NOW, PL_WHEN_LATER, PL_WHEN_REFUSED, PL_WHEN_INNER };
+enum pl_option_when { PL_WHEN_NOW, PL_WHEN_LATER, PL_WHEN_INNER };
 enum pl_scope { PL_SCOPE_INSTANCE, PL_SCOPE_SERVICE };
 
 struct pl_option {

@@ -237,6 +237,9 @@ static bool find_word(const struct pl_option *o, const char *text, unsigned *val
 static bool find_word_or_twin(const struct pl_option *o, const char *text, unsigned *value) {
     bool yes = false;
     if (find_word(o, text, value)) return true;
+    /* as Python counts them, and BentoML's ssl.cert_reqs with it */
+    if (strcmp(o->key, "tls.cert_reqs") == 0 && text[0] >= '0' && text[0] <= '2' && text[1] == '\0')
+        return *value = (unsigned)(text[0] - '0'), true;
     if (!pl_parse_switch(text, &yes)) return false;
     return find_word(o, yes ? "on" : "off", value) || find_word(o, yes ? "true" : "false", value);
 }

@@ -8,6 +8,7 @@
 
 #include "crew/accounts.h"
 #include "crew/devices.h"
+#include "crew/explain.h"
 #include "crew/look.h"
 #include "crew/more.h"
 #include "plimsoll/shm.h"
@@ -265,10 +266,20 @@ static void tell_verdict(struct pl_worker *w, struct pl_books *b) {
     pl_log_emit(log_of(w), level, "memory.verdict", t.at, t.count);
 }
 
+/* A leak has a holder: looked for once, while the verdict stands. */
+static void ask_who(struct pl_worker *w, const struct pl_ledger_verdict *before,
+                    const struct pl_ledger_verdict *now) {
+    bool was = before->word == PL_VERDICT_LEAK || before->word == PL_VERDICT_HOST_LEAK;
+    bool is = now->word == PL_VERDICT_LEAK || now->word == PL_VERDICT_HOST_LEAK;
+    if (was && before->word != now->word) pl_explain_settled(w, pl_verdict_name(before->word));
+    if (is) pl_explain_propose(w, pl_verdict_name(now->word));
+}
+
 static void look_at_verdict(struct pl_worker *w, struct pl_books *b) {
     struct pl_ledger_verdict v;
     pl_ledger_verdict(&b->ledger, &v);
     bool news = b->since_wall_ms == 0 || v.word != b->verdict.word || v.scope != b->verdict.scope;
+    if (news) ask_who(w, &b->verdict, &v);
     b->verdict = v;
     pl_tags_report(&b->ledger.tags, v.scope != PL_LEDGER_HOST ? v.bytes_per_request : 0, &b->tags);
     bool leaks = v.confirmed && v.bytes_per_request > 0;

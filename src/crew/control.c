@@ -207,7 +207,7 @@ static void on_line(struct pl_worker *w, const char *line, size_t len) {
         on_description(w, line, len);
     else if (!w->more->watched && has_key(line, len, "fallback"))
         on_fallback(w, line, len);
-    else if (answer_if_asked(w, line, len))
+    else if (answer_if_asked(w, line, len) || pl_snapshot_told(w, line, len))
         return;
     else if (w->state == PL_WORKER_DRAINING && (has_key(line, len, "drained") || has_key(line, len, "error")))
         w->more->left_socket = true;

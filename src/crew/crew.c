@@ -24,12 +24,14 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->link = o->link;
     c->welcome = o->welcome;
     c->run_dir = o->run_dir;
+    c->worker_user = o->worker_user;
     c->state_dir = o->state_dir;
     c->python_path = o->python_path;
     c->watch_path = o->watch_path;
     c->llama_path = o->llama_path;
     c->on_stopped = o->on_stopped;
     c->on_action = o->on_action;
+    c->on_report = o->on_report;
     c->on_keeper_news = o->on_keeper_news;
     c->ctx = o->ctx;
     c->services = calloc(n, sizeof *c->services);
@@ -44,6 +46,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         s->more = calloc(1, sizeof *s->more);
         if (s->more == NULL) goto out_of_memory;
         pl_guard_init(s);
+        pl_explain_init(s);
         s->more->slots = calloc(1, sizeof *s->more->slots);
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;
@@ -264,6 +267,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     size_t count = 0;
     uint64_t after = 0;
     c->hooks = *hooks;
+    if (!pl_spawn_give_folders(c, err)) return false;
     for (;;) {
         struct pl_err end;
         pl_wire_init(&q, PL_WIRE_LIST, sizeof q.list, 0);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/user.h"
 #include "base/wire.h"
 #include "crew/app.h"
 #include "net/dial.h"
@@ -87,12 +88,15 @@ struct pl_crew_options {
     struct pl_app *app;
     struct pl_link *link;
     struct pl_wire_welcome welcome;
-    const char *run_dir, *state_dir; /* state_dir NULL: nothing is kept */
-    const char *python_path;         /* our Python side, for PYTHONPATH */
-    const char *watch_path;          /* the watch program; NULL: nobody looks at devices */
-    const char *llama_path;          /* the program plimsoll-llama; NULL: not in this build */
-    void (*on_stopped)(void *ctx);   /* after pl_crew_stop: no worker is left */
+    const char *run_dir, *state_dir;   /* state_dir NULL: nothing is kept */
+    const char *python_path;           /* our Python side, for PYTHONPATH */
+    const struct pl_user *worker_user; /* whose the workers are; NULL: ours */
+    const char *watch_path;            /* the watch program; NULL: nobody looks at devices */
+    const char *llama_path;            /* the program plimsoll-llama; NULL: not in this build */
+    void (*on_stopped)(void *ctx);     /* after pl_crew_stop: no worker is left */
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    /* The same with the status that the verb ends with, and a document of it or NULL. */
+    void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m); /* STOP, HELM and the like */
     void *ctx;
 };

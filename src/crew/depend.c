@@ -60,7 +60,7 @@ static bool get_listener(struct pl_crew *c, struct pl_apart *a, uint32_t service
     if (fd != -1) close(fd);
     snprintf(a->socket_path, sizeof a->socket_path, "%s/w/d%llx-%llx", c->run_dir,
              (unsigned long long)c->welcome.main_id, (unsigned long long)++c->sequence);
-    a->listener = pl_spawn_listen(a->socket_path, err);
+    a->listener = pl_spawn_listen(c, a->socket_path, err);
     if (a->listener == -1) return false;
     snprintf(name, sizeof name, "dep:%u.%u", service, a->number);
     pl_hold(c, name, a->listener);

@@ -71,6 +71,10 @@ char *pl_go_line(const struct pl_worker *w, bool deploy) {
         json_pack("{s:b,s:I,s:o,s:s}", "deploy", deploy, "timeout_ms",
                   (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", runner_map(w),
                   "memory_sync", pl_config_word("memory.sync", (unsigned)s->config->memory_sync));
+    char *folder = NULL;
+    if (asprintf(&folder, "%s/snap", s->crew->run_dir) != -1)
+        json_object_set_new(go, "snapshots", json_string(folder));
+    free(folder);
     /* What is set for a service is not meant for what it depends on. */
     if (!pl_depend_is(s)) json_object_set_new(go, "overrides", overrides(s));
     json_t *line = json_pack("{s:i,s:o}", "v", 1, "go", go);

@@ -1,6 +1,7 @@
 /* guard.c - once a second: what the facts about each worker ask for. The rules are worker/replace.h and
  * worker/silence.h; what is to be done about it is replace.c's. */
 #include "crew/books.h"
+#include "crew/explain.h"
 #include "crew/look.h"
 #include "crew/more.h"
 #include "sample/proc.h"
@@ -99,10 +100,13 @@ static void look_at_memory(struct pl_worker *w, uint64_t now) {
                                     pl_worker_label(w), host_kinds[i]),
                           (double)values[i]);
     if (l.limit == 0) return;
-    if (u->anon + u->swap >= l.limit)
+    if (u->anon + u->swap >= l.limit) {
+        pl_explain_propose(w, "host_rss");
         pl_replace_propose(w, PL_REPLACE_FOR_HOST_RSS, 0);
-    else if (u->anon + u->swap < l.limit - l.limit / 10)
+    } else if (u->anon + u->swap < l.limit - l.limit / 10) {
+        pl_explain_settled(w, "host_rss");
         pl_replace_settled(w, PL_REPLACE_FOR_HOST_RSS);
+    }
 }
 
 /* Observed only, it is asked again after as many requests more: as often as it would have happened. */

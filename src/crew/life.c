@@ -180,6 +180,7 @@ static void enter_ready(struct pl_worker *w) {
     tell_restarted(w, now);
     w->routable = o->says_ready;
     pl_note_leave(w);
+    pl_explain_ready(w);
     pl_replace_ready(w);
     pl_gap_meter(s, now);
     pl_life_ready_changed(s);
@@ -418,6 +419,7 @@ void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e) {
     }
     pl_output_done(w);
     pl_control_close(w);
+    pl_explain_stop(w);
     w->more->keeper_gone = true;
     w->more->gone_ms = pl_crew_now(c);
     if (w->more->ordered && !is_failure(w->more) && w->more->stopped_ms != 0)
@@ -451,6 +453,7 @@ static void let_go(struct pl_worker *w) {
     }
     pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
     pl_accounts_free(w);
+    pl_explain_free(w);
     pl_books_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };

@@ -16,6 +16,9 @@ uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms); /* U
 bool pl_look_wanted(const struct pl_service *s); /* a dependency that somebody still wants or uses */
 const struct pl_description *pl_look_description(const struct pl_service *s);
 
+/* "service.py:41 CACHE", who holds what a verdict was about; NULL: not known. Borrowed. */
+const char *pl_look_holder(const struct pl_worker *w);
+
 /* One worker as a table row; times in ms since its spawn, 0 = not reached. */
 struct pl_look_worker {
     uint64_t age_ms, imported_ms, loaded_ms, socket_ms, warm_ms, ready_ms, first_request_us, first_us,

@@ -81,6 +81,7 @@ void pl_meters_tick(struct pl_crew *c, uint64_t now) {
         for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
             second_of_worker(w, now);
             pl_control_tick(w, now);
+            pl_explain_tick(w, now);
             if (w->routable && w->more->proof_ms > proof) proof = w->more->proof_ms;
         }
         if (proof != 0 && !pl_depend_is(s))

@@ -134,8 +134,16 @@ struct pl_worker_more {
     uint32_t held_told;      /* the same for worker.replace_held */
     struct pl_host_use host;
     struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
-    struct pl_books *books;       /* books.c; likewise */
-    uint64_t forecast_ms;         /* until memory ends, at the early end of the range; 0: not looked at */
+    /* who holds its memory: explain.c */
+    struct pl_explaining *explaining; /* under way; NULL: none is */
+    struct pl_proposal {
+        char why[32]; /* the verdict that wants to know; "": none */
+        unsigned tries;
+        uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
+    } proposal;
+    char *holder;           /* "service.py:41 CACHE"; NULL: not known */
+    struct pl_books *books; /* books.c; likewise */
+    uint64_t forecast_ms;   /* until memory ends, at the early end of the range; 0: not looked at */
     struct pl_worker_devices devices;
     struct pl_worker_words words;
     bool gone_waits; /* the keeper has let it go; its memory on a GPU is not back */
@@ -229,6 +237,7 @@ struct pl_crew {
     struct pl_crew_hooks hooks;
     struct pl_wire_welcome welcome;
     const char *run_dir, *python_path, *llama_path, *state_dir;
+    const struct pl_user *worker_user;
     struct pl_service *services;
     size_t service_count;
     struct pl_service **every; /* those, then their dependencies */
@@ -241,6 +250,7 @@ struct pl_crew {
     bool adopting; /* not all that is there is known yet: nothing is started */
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
+    void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
     void (*on_keeper_news)(void *ctx, struct pl_wire_message *m);
     void *ctx;
     uint64_t metrics_asked_ms, metered_ms;
@@ -271,7 +281,9 @@ uint32_t pl_life_slots(const struct pl_service *s); /* wanted now */
 
 /* spawn.c */
 bool pl_spawn(struct pl_worker *w, struct pl_err *err);
-int pl_spawn_listen(const char *path, struct pl_err *err);
+int pl_spawn_listen(const struct pl_crew *c, const char *path, struct pl_err *err);
+/* The run folder's subfolders that workers write in, when they are of another user. */
+bool pl_spawn_give_folders(const struct pl_crew *c, struct pl_err *err);
 struct pl_recipe;
 int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err);  /* a memfd for SPAWN, or -1 */
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
@@ -318,6 +330,20 @@ typedef void (*pl_control_answer)(void *ctx, struct pl_worker *w, const char *li
 bool pl_control_ask(struct pl_worker *w, const char *verb, const char *more, uint64_t patience_ms,
                     pl_control_answer done, void *ctx);
 void pl_control_tick(struct pl_worker *w, uint64_t now); /* late answers; what it should know or tell */
+/* explain.c */
+void pl_explain_init(const struct pl_service *s); /* closed label sets */
+void pl_explain_ready(struct pl_worker *w);       /* what lives in it now is the model */
+void pl_explain_tick(struct pl_worker *w, uint64_t now);
+void pl_explain_stop(struct pl_worker *w); /* it can be asked no more */
+void pl_explain_free(struct pl_worker *w);
+struct pl_worker *pl_explain_choose(struct pl_service *s, uint32_t slot, struct pl_err *err);
+/* To whoever waits for `action` (""): nobody does. */
+void pl_explain_report(struct pl_crew *c, const char *action, int exit_status, const char *message,
+                       const char *json);
+/* Of a file that is kept: names sort by time. */
+void pl_explain_name(const struct pl_worker *w, const char *ending, char *out, size_t room);
+/* snapshot.c: false, it is about something else */
+bool pl_snapshot_told(struct pl_worker *w, const char *line, size_t len);
 /* agents.c */
 void pl_agents_left(struct pl_worker *w); /* its control socket closes: forgets what its agent published */
 void pl_control_drain(

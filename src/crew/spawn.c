@@ -25,7 +25,28 @@ enum {
     UPSTREAM_KEEP_ALIVE_S = 3600, /* uvicorn keeps connections longer than our pool ever does */
 };
 
-int pl_spawn_listen(const char *path, struct pl_err *err) {
+/* To the workers' user, if they have one of their own. */
+static bool give(const struct pl_crew *c, const char *path, struct pl_err *err) {
+    const struct pl_user *u = c->worker_user;
+    if (u == NULL || lchown(path, u->uid, u->gid) == 0) return true;
+    return PL_FAIL_SYS(err, errno, "give %s to %s", path, u->name);
+}
+
+bool pl_spawn_give_folders(const struct pl_crew *c, struct pl_err *err) {
+    static const struct {
+        const char *name;
+        bool theirs; /* else they pass through to their own */
+    } folders[] = { { "w", true }, { "snap", true }, { "prom", false }, { "tmp", false } };
+    char path[160];
+    for (size_t i = 0; c->worker_user != NULL && i < sizeof folders / sizeof folders[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", c->run_dir, folders[i].name);
+        if (folders[i].theirs && !give(c, path, err)) return false;
+        if (!folders[i].theirs && chmod(path, 0711) == -1) return PL_FAIL_SYS(err, errno, "chmod %s", path);
+    }
+    return true;
+}
+
+int pl_spawn_listen(const struct pl_crew *c, const char *path, struct pl_err *err) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     size_t n = strlen(path);
     if (n >= sizeof address.sun_path) {
@@ -34,8 +55,11 @@ int pl_spawn_listen(const char *path, struct pl_err *err) {
     }
     memcpy(address.sun_path, path, n);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 2048) == 0)
-        return fd;
+    if (fd != -1 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 2048) == 0) {
+        if (give(c, path, err)) return fd;
+        close(fd);
+        return -1;
+    }
     PL_FAIL_SYS(err, errno, "listen on %s", path);
     if (fd != -1) close(fd);
     return -1;
@@ -44,7 +68,7 @@ int pl_spawn_listen(const char *path, struct pl_err *err) {
 static bool make_folder(char *path, size_t room, const struct pl_crew *c, const char *kind, const char *id,
                         struct pl_err *err) {
     snprintf(path, room, "%s/%s/%s", c->run_dir, kind, id);
-    if (mkdir(path, 0700) == 0 || errno == EEXIST) return true;
+    if (mkdir(path, 0700) == 0 || errno == EEXIST) return give(c, path, err);
     return PL_FAIL_SYS(err, errno, "make %s", path);
 }
 
@@ -134,7 +158,10 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
     if (!make_folder(prom, sizeof prom, c, "prom", metrics, err)) return false;
     if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
     if (!choose_devices(w, devices, &gpus, err)) return false;
+    const struct pl_user *u = c->worker_user;
     const struct pl_recipe_facts facts = {
+        .user = u != NULL ? u->name : NULL,
+        .home = u != NULL ? u->home : NULL,
         .python = s->python,
         .python_path = c->python_path,
         .folder = s->working_dir,
@@ -166,6 +193,12 @@ static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, str
     m->spawn.flags = w->service->kind == PL_KIND_PYTHON  ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL
                      : w->service->kind == PL_KIND_LLAMA ? PL_SPAWN_LISTENER
                                                          : 0;
+    const struct pl_user *u = w->service->crew->worker_user;
+    if (u != NULL) {
+        m->spawn.flags |= PL_SPAWN_USER;
+        m->spawn.uid = u->uid;
+        m->spawn.gid = u->gid;
+    }
     m->spawn.page_bytes = PL_PAGE_BYTES;
     m->spawn.ring_bytes = PL_CREW_RING_BYTES;
     m->spawn.stop_signal = SIGTERM;
@@ -194,7 +227,7 @@ static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *li
     bool python = w->service->kind == PL_KIND_PYTHON;
     if (!python && w->service->kind != PL_KIND_LLAMA) return true;
     const struct pl_apart *apart = w->service->more->apart;
-    if (apart == NULL) *listener = pl_spawn_listen(w->to.at.un.sun_path, err);
+    if (apart == NULL) *listener = pl_spawn_listen(w->service->crew, w->to.at.un.sun_path, err);
     if (apart == NULL && *listener == -1) return false;
     if (!python) {
         m->fds[1] = *listener;

@@ -35,10 +35,10 @@ static void make_closed_sets(struct pl_gate *gate) {
         pl_series(m, info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL, id, info->name);
     }
     /* those that `observe` lets through */
-    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL,    PL_REASON_PREDICTED_WAIT,
-                                            PL_REASON_CONCURRENCY,   PL_REASON_TOO_LARGE,
-                                            PL_REASON_INVALID,       PL_REASON_BUDGET,
-                                            PL_REASON_CONTEXT_LENGTH };
+    static const enum pl_reason would[] = { PL_REASON_QUEUE_FULL,     PL_REASON_PREDICTED_WAIT,
+                                            PL_REASON_CONCURRENCY,    PL_REASON_TOO_LARGE,
+                                            PL_REASON_INVALID,        PL_REASON_BUDGET,
+                                            PL_REASON_CONTEXT_LENGTH, PL_REASON_KEY_LIMIT };
     for (size_t i = 0; i < sizeof would / sizeof would[0]; i++)
         pl_series(m, PL_M_WOULD_TOTAL, id, "refuse", pl_reason_info(would[i])->name);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) pl_series(m, PL_M_STREAMS_TOTAL, id, ends[i]);
@@ -78,8 +78,9 @@ static bool skipped(const struct pl_config *config, const struct pl_http_head *h
     return false;
 }
 
-static void fill_from_head(struct pl_access *a, const struct pl_http_head *h) {
-    a->scheme = "http";
+static void fill_from_head(struct pl_access *a, const struct pl_conn *c) {
+    const struct pl_http_head *h = pl_conn_head(c);
+    a->scheme = pl_conn_is_secure(c) ? "https" : "http";
     a->method = (struct pl_access_text){ pl_http_at(h, h->method), h->method_len };
     a->target = (struct pl_access_text){ pl_http_at(h, h->target), h->target_len };
     a->request_type = header_text(h, PL_HF_CONTENT_TYPE);
@@ -111,8 +112,9 @@ static void write_line(struct pl_request *r, const struct pl_ending *e, uint64_t
                            .service = r->gate->service->config->id,
                            .outcome = outcome_names[e->outcome],
                            .reason = e->reason,
+                           .key = pl_keys_name(r),
                            .replay = r->replayed || r->unsent != 0 ? replay_names[r->replay_class] : NULL };
-    fill_from_head(&a, h);
+    fill_from_head(&a, r->conn);
     struct pl_text id = pl_request_id_text(r);
     a.request_id = (struct pl_access_text){ id.at, id.len };
     if (r->up != NULL && r->head_begun)
@@ -128,6 +130,7 @@ void pl_account(struct pl_request *r, const struct pl_ending *e) {
     struct pl_gate *gate = r->gate;
     uint64_t now_us = pl_now_us();
     pl_count_code(gate, r->status != 0 ? r->status : 499);
+    pl_keys_count(r);
     if (r->request_bytes != 0) pl_series_add(gate->bytes_in, (double)r->request_bytes);
     if (r->reply_bytes != 0) pl_series_add(gate->bytes_out, (double)r->reply_bytes);
     if (r->sent_any) pl_series_observe(gate->seconds, (double)(now_us - r->head_us) / 1e6);
@@ -153,6 +156,6 @@ void pl_account_conn(struct pl_gateway *g, const struct pl_conn *c, uint16_t sta
                            .first_byte_us = -1,
                            .outcome = outcome_names[status < 400 ? PL_RESULT_OK : PL_RESULT_REJECTED],
                            .reason = reason };
-    fill_from_head(&a, h);
+    fill_from_head(&a, c);
     pl_log_access(g->o.app->log, &a);
 }

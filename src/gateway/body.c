@@ -52,7 +52,7 @@ static void on_request(void *ctx, struct pl_conn *c) {
     if (answered_by_us(g, c, h)) return;
     struct pl_gate *gate = gate_for(g, h);
     if (gate == NULL) {
-        pl_answer_no_route(g, c);
+        if (!pl_keys_refuse_conn(g, c)) pl_answer_no_route(g, c);
         return;
     }
     if (pl_cors_preflight(gate, c)) return;
@@ -64,6 +64,7 @@ static void on_request(void *ctx, struct pl_conn *c) {
     const struct pl_service_config *config = gate->service->config;
     bool counted = h->framing == PL_HTTP_LENGTH;
     r->kept_whole = true;
+    if (pl_keys_refuse(r)) return;
     if (g->draining) {
         pl_refuse(r, PL_REASON_DRAINING, 1000, NULL);
     } else if (counted && h->content_length > (uint64_t)config->limits_body_bytes && refuse_too_large(r)) {

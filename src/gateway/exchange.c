@@ -126,7 +126,11 @@ static void forward_of(const struct pl_request *r, struct pl_http_forward *f, ch
     static const uint8_t modes[] = { [PL_CFG_HTTP_FORWARDED_KEEP] = PL_FORWARDED_KEEP,
                                      [PL_CFG_HTTP_FORWARDED_SET] = PL_FORWARDED_SET,
                                      [PL_CFG_HTTP_FORWARDED_APPEND] = PL_FORWARDED_APPEND };
-    *f = (struct pl_http_forward){ .id = r->id, .request_id = r->made_id ? r->made : NULL, .scheme = "http" };
+    *f = (struct pl_http_forward){ .id = r->id,
+                                   .request_id = r->made_id ? r->made : NULL,
+                                   .scheme = pl_conn_is_secure(r->conn) ? "https" : "http" };
+    f->drop_keys = r->keys_asked;
+    f->drop_priority = f->drop_keys && !r->priority_told;
     f->forwarded = modes[r->g->o.app->config->http_forwarded];
     if (f->forwarded != PL_FORWARDED_KEEP) f->peer_address = pl_conn_address(r->conn, address);
 }

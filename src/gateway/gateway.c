@@ -165,6 +165,7 @@ void pl_gateway_destroy(struct pl_gateway *g) {
         pl_buf_free(&r->body);
         free(r);
     }
+    pl_keys_free(g);
     pl_buf_free(&g->scratch);
     free(g->gates);
     free(g->rules);
@@ -185,4 +186,5 @@ void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
 
 uint64_t pl_gateway_buffered(const struct pl_gateway *g) { return g->buffered; }
 
+void pl_gateway_set_tls(struct pl_gateway *g, struct pl_tls *tls) { pl_server_set_tls(g->server, tls); }
 void pl_gateway_unlisten(struct pl_gateway *g) { pl_server_unlisten(g->server); }

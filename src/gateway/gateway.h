@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "crew/crew.h"
+#include "door/keys.h"
 #include "net/server.h"
 #include "net/timers.h"
 
@@ -47,6 +48,12 @@ bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl
 void pl_gateway_unlisten(struct pl_gateway *g);
 /* The configuration was reloaded: limits of the instance and of every service are read again. */
 void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uint64_t max_buffered);
+
+/* Who may come in from now on; takes `ring`. NULL: everybody. What a key has used stays with its name. */
+void pl_gateway_set_keys(struct pl_gateway *g, struct pl_keyring *ring);
+
+/* For connections that come from now on; NULL: without TLS. Keeps a ref. */
+void pl_gateway_set_tls(struct pl_gateway *g, struct pl_tls *tls);
 
 /* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when
  * nobody is left (from the loop, or at once). Zombies are the crew's to wait for. */

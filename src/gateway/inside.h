@@ -5,6 +5,7 @@
 #include "admit/admit.h"
 #include "admit/poison.h"
 #include "base/buf.h"
+#include "door/quota.h"
 #include "gateway/gateway.h"
 #include "gateway/route.h"
 #include "net/upstream.h"
@@ -58,6 +59,7 @@ enum pl_result {
         PL_RESULT_COUNT
 };
 
+struct pl_key;     /* keys.c */
 struct pl_inspect; /* inspect.h */
 struct pl_gate;    /* one service at the gateway */
 struct pl_berth;   /* one worker at the gateway */
@@ -82,12 +84,17 @@ struct pl_request {
     bool replayed, made_id;
     bool opened;          /* the record has a row of it, since it takes long */
     bool too_large_told;  /* only observed: over limits.body */
+    bool keys_asked;      /* when it came: what it showed stays here */
+    bool key_held;        /* counts in its key's concurrency */
+    bool priority_told;   /* by an x-priority that holds */
+    uint8_t priority;     /* enum pl_priority */
     uint8_t replay_class; /* enum pl_replay_class, if replayed or unsent */
     uint8_t unsent;       /* tries of which no byte reached a worker: they do not count as the one replay */
     uint16_t status;
     struct pl_gateway *g;
     struct pl_gate *gate;
     struct pl_conn *conn; /* NULL: the client was answered or left */
+    struct pl_key *key;   /* it came with; NULL: keys are not asked for, or it had none that holds */
     struct pl_berth *berth;
     struct pl_upstream *up;
     struct pl_request *next, **at; /* its berth's list, the zombies' or the spare ones */
@@ -170,6 +177,10 @@ struct pl_gateway {
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
+    struct pl_keyring *ring; /* NULL: no keys are asked for */
+    struct pl_key *keys;     /* those of the ring, and those that left it and still have requests */
+    struct pl_key **key_of;  /* by row of the ring */
+    struct pl_log_sampler key_refused;
     struct pl_buf scratch; /* heads, within one call */
     struct pl_series *buffered_series;
 };
@@ -262,6 +273,17 @@ void pl_request_record(const struct pl_request *r, const struct pl_ending *e, co
 /* quarantine.c */
 bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */
 void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in a handler that died of this */
+
+/* keys.c */
+/* Whoever shows no key that holds may not learn what is here either. True: answered. */
+bool pl_keys_refuse_conn(struct pl_gateway *g, struct pl_conn *c);
+/* A new request: true, it has been refused. */
+bool pl_keys_refuse(struct pl_request *r);
+void pl_keys_done(struct pl_request *r);                   /* it is over */
+const char *pl_keys_name(const struct pl_request *r);      /* NULL: it has none */
+void pl_keys_count(struct pl_request *r);                  /* answered */
+void pl_keys_tokens(struct pl_request *r, uint64_t count); /* its reply told */
+void pl_keys_free(struct pl_gateway *g);
 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */

@@ -132,6 +132,7 @@ static void refuse(struct pl_request *r, enum pl_reason reason, const char *code
         pl_buf_addf(extra, "Retry-After: %llu\r\nretry-after-ms: %llu\r\n",
                     (unsigned long long)whole_seconds(retry_after_ms),
                     (unsigned long long)(retry_after_ms != 0 ? retry_after_ms : 1000));
+    if (reason == PL_REASON_UNAUTHORIZED) pl_buf_adds(extra, "WWW-Authenticate: Bearer\r\n");
     if (reason == PL_REASON_QUARANTINED) pl_buf_adds(extra, "x-should-retry: false\r\n");
     pl_buf_addf(extra, "x-plimsoll-reason: %s\r\n", info->name);
     if (info->dropped[0] != '\0') pl_buf_addf(extra, "x-llm-d-request-dropped-reason: %s\r\n", info->dropped);

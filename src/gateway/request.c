@@ -66,6 +66,7 @@ void pl_request_free(struct pl_request *r) {
     PL_ASSERT(r->entry.state == PL_ADMIT_OUTSIDE);
     pl_timer_stop(&r->timer);
     pl_request_unreserve(r);
+    pl_keys_done(r);
     pl_inspect_free(r);
     pl_buf_free(&r->held);
     r->magic = 0;

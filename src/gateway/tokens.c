@@ -120,6 +120,7 @@ void pl_tokens_done(struct pl_request *r) {
     if (i == NULL || !i->counts || i->usage.scan == NULL) return;
     pl_usage_end(&i->usage);
     if (i->usage.error) return;
+    if (i->usage.told) pl_keys_tokens(r, i->usage.prompt_tokens + i->usage.completion_tokens);
     bool told = i->usage.told && i->usage.prompt_tokens > 0;
     struct pl_model *m = told ? pl_model_of(r->gate, name_of(r)) : pl_model_find(r->gate, name_of(r));
     if (m == NULL) return;

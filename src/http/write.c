@@ -178,6 +178,8 @@ bool pl_http_write_request(struct pl_buf *out, const struct pl_http_head *h, enu
             if (hop_by_hop[field->id]) continue;
             if (field->id == PL_HF_X_REQUEST_ID && f->request_id != NULL) continue;
             if (forwarding && is_forwarding(field->id)) continue;
+            if (f->drop_keys && (field->id == PL_HF_AUTHORIZATION || field->id == PL_HF_X_API_KEY)) continue;
+            if (f->drop_priority && field->id == PL_HF_PRIORITY) continue;
             host = host || field->id == PL_HF_HOST;
         }
         put_header(&o, h, field);

@@ -18,6 +18,8 @@ struct pl_http_forward {
      * APPEND: the peer joins X-Forwarded-For, and Forwarded if there is one; -Proto and -Host are added where
      * they are missing. */
     enum { PL_FORWARDED_KEEP, PL_FORWARDED_SET, PL_FORWARDED_APPEND } forwarded;
+    bool drop_keys;     /* Authorization and X-Api-Key were for us and stay here */
+    bool drop_priority; /* x-priority: not allowed, or no priority */
     const char *target; /* replaces the target (route.strip), or NULL */
     size_t target_len;
 };
@@ -68,6 +70,7 @@ enum pl_http_dialect pl_http_dialect_of(const char *target, size_t len); /* /v1/
     ERROR(400, "invalid_request_error", "invalid_value")               \
     ERROR(400, "invalid_request_error", "context_length_exceeded")     \
     ERROR(401, "invalid_request_error", "invalid_api_key")             \
+    ERROR(403, "invalid_request_error", "forbidden")                   \
     ERROR(404, "invalid_request_error", "not_found")                   \
     ERROR(404, "invalid_request_error", "model_not_found")             \
     ERROR(405, "invalid_request_error", "method_not_allowed")          \

@@ -95,6 +95,7 @@ static bool set_limits(const struct pl_child_worker *w) {
 
 static bool become_user(const struct pl_wire_spawn *o) {
     if ((o->flags & PL_SPAWN_USER) == 0) return true;
+    if (fchown(1, o->uid, o->gid) == -1) return false; /* or it could not open /dev/stderr */
     return setgroups(0, NULL) == 0 && setgid(o->gid) == 0 && setuid(o->uid) == 0;
 }
 

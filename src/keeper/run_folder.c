@@ -77,7 +77,8 @@ static bool check_folder(const char *path, const struct stat *st, struct pl_err 
         return PL_FAIL(err, PL_E_SYS,
                        "run folder %s belongs to uid %u and we are uid %u: name another one with run_dir",
                        path, (unsigned)st->st_uid, (unsigned)geteuid());
-    if ((st->st_mode & 0777) != 0700)
+    mode_t mode = st->st_mode & 0777;
+    if (mode != 0700 && mode != 0711) /* 0711: workers of another user pass through, and see nothing */
         return PL_FAIL(err, PL_E_SYS, "run folder %s has mode %04o and must be ours alone: chmod 700 %s",
                        path, (unsigned)st->st_mode & 07777U, path);
     return true;

@@ -115,9 +115,9 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* Series of a closed set are there from the start, with 0. */
 static void make_series(struct pl_listener *l) {
-    static const char *const reasons[] = { "malformed",    "request_line", "head",    "expect",
-                                           "body",         "method",       "version", "head_timeout",
-                                           "body_timeout", "write_timeout" };
+    static const char *const reasons[] = { "malformed",    "request_line",  "head",    "expect",
+                                           "body",         "method",        "version", "head_timeout",
+                                           "body_timeout", "write_timeout", "tls" };
     struct pl_metrics *m = l->server->o.metrics;
     l->open = pl_series(m, PL_M_CONNECTIONS, l->name);
     l->total = pl_series(m, PL_M_CONNECTIONS_TOTAL, l->name);

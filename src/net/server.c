@@ -293,6 +293,7 @@ static void on_bytes(struct pl_sock *sock, const char *at, size_t len) {
 static void on_ended(struct pl_sock *sock, bool orderly) {
     struct pl_conn *c = (struct pl_conn *)(void *)sock;
     PL_ASSERT(c->magic == PL_CONN_MAGIC);
+    if (pl_sock_broke_tls(sock)) pl_conn_count_error(c, "tls");
     if (!orderly || c->phase == PL_CONN_TUNNEL || c->phase == PL_CONN_LINGER) {
         pl_conn_close_now(c);
         return;
@@ -381,7 +382,9 @@ void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage
     pl_series_add(l->total, 1);
     pl_series_set(l->open, (double)++l->connections);
     bool open = pl_sock_open(&c->sock, s->o.loop, fd, l->tcp, &calls);
-    if (!open) {
+    bool secure = open && s->tls != NULL && l->tcp;
+    bool plain_ok = s->o.plain_loopback && pl_conn_is_loopback(c);
+    if (!open || (secure && !pl_sock_secure(&c->sock, s->tls, s->desk, plain_ok))) {
         pl_conn_close_now(c);
         return;
     }
@@ -400,6 +403,14 @@ struct pl_server *pl_server_create(const struct pl_server_options *o) {
     if (s->o.clock == NULL) s->o.clock = &pl_clock_system;
     pl_buf_init(&s->scratch, 0);
     return s;
+}
+
+void pl_server_set_tls(struct pl_server *s, struct pl_tls *tls) {
+    if (tls != NULL && s->desk == NULL) s->desk = pl_tls_desk_create(s->o.loop);
+    if (tls != NULL && s->desk == NULL) return; /* no memory: as it was */
+    struct pl_tls *before = s->tls;
+    s->tls = pl_tls_ref(tls);
+    pl_tls_unref(before);
 }
 
 size_t pl_server_connections(const struct pl_server *s) { return s->count; }
@@ -433,6 +444,8 @@ void pl_server_destroy(struct pl_server *s) {
         free(l);
     }
     pl_timer_stop(&s->resume);
+    pl_tls_unref(s->tls);
+    pl_tls_desk_destroy(s->desk);
     pl_buf_free(&s->scratch);
     free(s);
 }

@@ -24,6 +24,7 @@
 #include "http/parser.h"
 #include "http/write.h"
 #include "net/timers.h"
+#include "net/tls.h"
 
 /* Borrowed by the server and read at every use: change them live. 0 = no limit where that makes sense. */
 struct pl_server_limits {
@@ -66,10 +67,14 @@ struct pl_server_options {
      * (`spare_own`) accepts with them. */
     unsigned spare_fds;
     bool spare_own;
+    /* With TLS: who comes from this machine may also speak without. */
+    bool plain_loopback;
 };
 struct pl_server *pl_server_create(const struct pl_server_options *o);
 /* Takes `fd`: a listening TCP or Unix socket. `name` is its label in metrics and logs. */
 bool pl_server_listen(struct pl_server *s, int fd, const char *name, struct pl_err *err);
+/* TCP connections that are accepted from now on speak TLS; NULL: they do not. Keeps a ref. */
+void pl_server_set_tls(struct pl_server *s, struct pl_tls *tls);
 /* Closes the listeners; connections stay. */
 void pl_server_unlisten(struct pl_server *s);
 /* Stops accepting, closes idle connections and, as they finish, the others. `empty` is called from the loop
@@ -91,6 +96,9 @@ enum { PL_PEER_TEXT = 64 };
 const char *pl_conn_peer(const struct pl_conn *c, char out[PL_PEER_TEXT]);
 /* The same without the port; NULL on a Unix socket. */
 const char *pl_conn_address(const struct pl_conn *c, char out[PL_PEER_TEXT]);
+bool pl_conn_is_secure(const struct pl_conn *c); /* TLS */
+/* TCP from this very machine. */
+bool pl_conn_is_loopback(const struct pl_conn *c);
 /* False: not a Unix socket. */
 bool pl_conn_peer_uid(const struct pl_conn *c, uid_t *uid);
 const char *pl_conn_listener(const struct pl_conn *c);

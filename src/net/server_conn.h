@@ -76,7 +76,9 @@ struct pl_server {
     uint64_t told_ms; /* listen.paused */
     void (*empty)(void *ctx);
     void *empty_ctx;
-    struct pl_buf scratch; /* for heads and answers, used within one call */
+    struct pl_tls *tls;       /* NULL: none */
+    struct pl_tls_desk *desk; /* once there was any */
+    struct pl_buf scratch;    /* for heads and answers, used within one call */
 };
 
 /* server.c */

@@ -194,6 +194,14 @@ const char *pl_conn_peer(const struct pl_conn *c, char out[PL_PEER_TEXT]) {
     return out;
 }
 
+bool pl_conn_is_secure(const struct pl_conn *c) { return pl_sock_is_secure(&c->sock); }
+
+bool pl_conn_is_loopback(const struct pl_conn *c) {
+    if (!c->was_tcp) return false;
+    if (IN6_IS_ADDR_V4MAPPED(&c->address)) return c->address.s6_addr[12] == 127;
+    return IN6_IS_ADDR_LOOPBACK(&c->address);
+}
+
 bool pl_conn_peer_uid(const struct pl_conn *c, uid_t *uid) {
     struct ucred who;
     socklen_t len = sizeof who;

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "net/stalls.h"
+#include "net/tls_inside.h"
 
 enum { SOCK_MAGIC = 0x4b434f53 };
 
@@ -22,7 +23,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     *out = uv_buf_init(room, s->read_most);
 }
 
-static void end_it(struct pl_sock *s, bool orderly) {
+void pl_sock_raw_end(struct pl_sock *s, bool orderly) {
     if (s->ended || s->closing) return;
     s->ended = true;
     pl_sock_read(s, false);
@@ -35,7 +36,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
     pl_stalls_enter("net.read");
     if (s->closing || s->ended || n == 0) return;
     if (n < 0)
-        end_it(s, n == UV_EOF && !s->broken);
+        pl_sock_raw_end(s, n == UV_EOF && !s->broken);
+    else if (s->tls != NULL)
+        pl_sock_tls_read(s, b->base, (size_t)n);
     else
         s->calls->bytes(s, b->base, (size_t)n); /* broken or not: an answer may lie before the end */
 }
@@ -53,7 +56,7 @@ static void on_written(uv_write_t *request, int status) {
     if (s->closing) return;
     if (status < 0) {
         s->broken = true;
-        end_it(s, false);
+        pl_sock_raw_end(s, false);
     } else if (s->next.len != 0) {
         write_next(s);
     } else {
@@ -68,11 +71,15 @@ static void breaks(struct pl_sock *s) {
     pl_sock_read(s, true);
 }
 
+void pl_sock_raw_cut(struct pl_sock *s) {
+    shutdown(pl_sock_fd(s), SHUT_RDWR);
+    breaks(s);
+}
+
 static void write_next(struct pl_sock *s) {
     struct pl_sock_write *job = malloc(sizeof *job);
     if (job == NULL) {
-        shutdown(pl_sock_fd(s), SHUT_RDWR);
-        breaks(s);
+        pl_sock_raw_cut(s);
         return;
     }
     job->data = s->next;
@@ -96,7 +103,8 @@ bool pl_sock_open(struct pl_sock *s, uv_loop_t *loop, int fd, bool tcp, const st
     s->calls = calls;
     s->writing = NULL;
     s->given = 0;
-    s->reading = s->closing = s->broken = s->ended = false;
+    s->tls = NULL;
+    s->reading = s->watching = s->closing = s->broken = s->ended = false;
     s->read_most = PL_SOCK_READ_BYTES;
     pl_buf_init(&s->next, 0);
     s->magic = SOCK_MAGIC;
@@ -110,7 +118,15 @@ void pl_sock_read(struct pl_sock *s, bool yes) {
     if (yes == s->reading || s->closing || (yes && s->ended)) return;
     if (!yes && s->broken && !s->ended) return; /* the end must be heard */
     s->reading = yes;
-    if (yes)
+    pl_sock_raw_watch(s);
+    if (yes && s->tls != NULL) pl_sock_tls_wanted(s);
+}
+
+void pl_sock_raw_watch(struct pl_sock *s) {
+    bool watch = s->reading && !s->closing && (s->broken || s->tls == NULL || !pl_sock_tls_waits(s));
+    if (watch == s->watching || s->closing) return;
+    s->watching = watch;
+    if (watch)
         uv_read_start(&s->u.stream, on_alloc, on_read);
     else
         uv_read_stop(&s->u.stream);
@@ -129,11 +145,18 @@ static bool queue_rest(struct pl_sock *s, const uv_buf_t *parts, unsigned count,
 }
 
 bool pl_sock_send(struct pl_sock *s, const uv_buf_t *parts, unsigned count) {
-    size_t total = 0, sent = 0;
+    size_t total = 0;
     for (unsigned i = 0; i < count; i++) total += parts[i].len;
     if (s->closing || s->broken) return false;
     s->given += total;
     if (total == 0) return true;
+    return s->tls != NULL ? pl_sock_tls_send(s, parts, count) : pl_sock_raw_send(s, parts, count);
+}
+
+bool pl_sock_raw_send(struct pl_sock *s, const uv_buf_t *parts, unsigned count) {
+    size_t total = 0, sent = 0;
+    for (unsigned i = 0; i < count; i++) total += parts[i].len;
+    if (s->closing || s->broken) return false;
     if (s->writing == NULL) {
         int n = uv_try_write(&s->u.stream, parts, count);
         if (n < 0 && n != UV_EAGAIN) {
@@ -144,8 +167,7 @@ bool pl_sock_send(struct pl_sock *s, const uv_buf_t *parts, unsigned count) {
         if (sent == total) return true;
     }
     if (!queue_rest(s, parts, count, sent)) {
-        shutdown(pl_sock_fd(s), SHUT_RDWR); /* without memory: better cut than with a hole */
-        breaks(s);
+        pl_sock_raw_cut(s); /* without memory: better cut than with a hole */
         return false;
     }
     if (s->writing == NULL) write_next(s);
@@ -153,18 +175,24 @@ bool pl_sock_send(struct pl_sock *s, const uv_buf_t *parts, unsigned count) {
 }
 
 void pl_sock_shut(struct pl_sock *s) {
+    if (s->tls != NULL && !s->closing) pl_sock_tls_goodbye(s);
     if (!s->closing && !s->broken) shutdown(pl_sock_fd(s), SHUT_WR);
 }
 
 static void on_closed(uv_handle_t *handle) {
     struct pl_sock *s = handle->data;
     pl_buf_free(&s->next);
+    if (s->tls != NULL) pl_sock_tls_free(s);
     s->magic = 0;
     s->calls->freed(s);
 }
 
 void pl_sock_close(struct pl_sock *s) {
     if (s->closing) return;
+    if (s->tls != NULL) {
+        if (pl_sock_queued(s) == 0) pl_sock_tls_goodbye(s);
+        pl_sock_tls_leave(s);
+    }
     s->closing = true;
     uv_close(&s->u.handle, on_closed);
 }

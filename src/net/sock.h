@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "base/buf.h"
+#include "net/tls.h"
 
 enum {
     PL_SOCK_HIGH_BYTES = 65536, /* queued; the kernel holds as much again and more */
@@ -31,6 +32,7 @@ struct pl_sock_calls {
 };
 
 struct pl_sock_write;
+struct pl_sock_session; /* sock_tls.c */
 struct pl_sock {
     union {
         uv_handle_t handle;
@@ -40,16 +42,25 @@ struct pl_sock {
     } u;
     const struct pl_sock_calls *calls;
     struct pl_sock_write *writing; /* handed to libuv */
+    struct pl_sock_session *tls;   /* NULL: bytes go as they are */
     struct pl_buf next;            /* follows when that is written */
-    uint64_t given;                /* bytes ever given to pl_sock_send */
+    uint64_t given;                /* bytes ever given to pl_sock_send, before they are encrypted */
     uint32_t magic;
-    bool reading, closing, broken, ended;
+    bool reading;  /* is wanted */
+    bool watching; /* for bytes on the wire */
+    bool closing, broken, ended;
     uint32_t
         read_most; /* bytes a read: fewer where what comes may have to be kept; PL_SOCK_READ_BYTES at first */
 };
 
 /* Takes `fd`. False: it could not be opened; pl_sock_close still has to be called. */
 bool pl_sock_open(struct pl_sock *s, uv_loop_t *loop, int fd, bool tcp, const struct pl_sock_calls *calls);
+/* Right after opening it: the peer speaks TLS first. `plain_ok`: or does not. False: no memory. A ref of
+ * `tls` is kept; `desk` is borrowed. */
+bool pl_sock_secure(struct pl_sock *s, struct pl_tls *tls, struct pl_tls_desk *desk, bool plain_ok);
+bool pl_sock_is_secure(const struct pl_sock *s); /* and the handshake is done */
+/* Why it ended: no TLS, not one that we speak, or without the certificate that is asked for. */
+bool pl_sock_broke_tls(const struct pl_sock *s);
 void pl_sock_read(struct pl_sock *s, bool yes);
 /* False: the connection is broken or closing, nothing will arrive; `ended` follows from the loop. */
 bool pl_sock_send(struct pl_sock *s, const uv_buf_t *parts, unsigned count);

@@ -7,7 +7,7 @@
 #include "worker/kitchen.h"
 
 /* At most what is added to argv beside engine_args, and to the environment. */
-enum { ARGS_MOST = 16, VARIABLES_MOST = 24 };
+enum { ARGS_MOST = 16, VARIABLES_MOST = 28 };
 
 static const char loopback[] = "127.0.0.1";
 

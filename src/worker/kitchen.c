@@ -151,6 +151,11 @@ void pl_kitchen_common(struct pl_kitchen *k, const struct pl_service_config *s,
     pl_kitchen_set_unless(k, "PYTHONUNBUFFERED", "1"); /* last words must not die in a worker's buffer */
     for (size_t i = 0; s->offline == PL_CFG_OFFLINE_ON && i < sizeof offline / sizeof offline[0]; i++)
         pl_kitchen_set(k, offline[i], "1");
+    if (f->user != NULL) {
+        pl_kitchen_set(k, "USER", f->user);
+        pl_kitchen_set(k, "LOGNAME", f->user);
+        pl_kitchen_set(k, "HOME", f->home);
+    }
     if (f->gpus != NULL) pl_kitchen_set(k, "CUDA_VISIBLE_DEVICES", f->gpus);
     if (f->tmp_dir != NULL) pl_kitchen_set(k, "TMPDIR", f->tmp_dir);
 }

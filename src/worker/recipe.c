@@ -7,7 +7,7 @@
 #include "worker/kitchen.h"
 
 /* At most what pl_recipe_python adds to argv and to the environment it was given. */
-enum { ARGS_MOST = 20, VARIABLES_MOST = 20 };
+enum { ARGS_MOST = 20, VARIABLES_MOST = 24 };
 
 static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
                             const struct pl_service_config *s, const struct pl_recipe_facts *f,

@@ -25,6 +25,7 @@ struct pl_recipe_facts {
     const char *prom_dir;     /* PROMETHEUS_MULTIPROC_DIR, absolute */
     const char *tmp_dir;      /* TMPDIR, or NULL: the inherited one */
     const char *dependency;   /* --service-name of a dependency that runs on its own, or NULL */
+    const char *user, *home;  /* USER, LOGNAME and HOME, or NULL: as inherited */
     const char *gpus;         /* CUDA_VISIBLE_DEVICES, or NULL: as inherited */
     const char *socket;       /* command kind: the path it makes its socket at, for {socket} */
     uint16_t port;            /* command kind: for {port} */

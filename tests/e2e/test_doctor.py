@@ -3,6 +3,7 @@
 import json
 import socket
 
+from rig.door import Authority, KeyFile
 from rig.server import clean_environment, paths, run_plimsoll
 
 FREE = ("--admin", "none", "--host", "127.0.0.1", "--port", "0")
@@ -47,3 +48,16 @@ def test_a_bad_file_fails_and_says_where(tmp_path):
     file.write_text("services:\n  a:\n    run: service:Simple\n    memroy: {}\n")
     done = doctor(tmp_path, "-c", file, *FREE)
     assert done.returncode == 1 and f"{file}:4:5" in done.stdout and "memory" in done.stdout
+
+
+def test_keys_and_certificates_are_looked_at(tmp_path):
+    good = Authority(tmp_path / "ca").issue("localhost")
+    late = Authority(tmp_path / "late").issue("localhost", days=3)
+    keys = KeyFile(tmp_path / "keys").write({"a": ("sk-0123456789abcdef",), "b": ("sk-fedcba9876543210",)})
+    common = ("service:Simple", "--python", paths.python, *FREE)
+    done = doctor(tmp_path, *common, "--api_keys.file", keys, "--ssl-certfile", good[0], "--ssl-keyfile", good[1])
+    assert done.returncode == 0 and "ok   api_keys     2\n" in done.stdout and "ok   tls          certificates hold until 2" in done.stdout
+    done = doctor(tmp_path, *common, "--ssl-certfile", late[0], "--ssl-keyfile", late[1])
+    assert done.returncode == 0 and "warn tls " in done.stdout and "taken without a restart" in done.stdout
+    done = doctor(tmp_path, *common, "--ssl-certfile", good[0], "--ssl-keyfile", late[1])
+    assert done.returncode == 1 and "fail door " in done.stdout and "does not belong to the certificate" in done.stdout

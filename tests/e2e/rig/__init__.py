@@ -5,10 +5,10 @@ from .fake import FakeWorker
 from .host import descendants, state_of
 from .load import Load, Outcome
 from .server import Server, paths
-from .wire import Reply, connect, leave, read_reply, request, send_head
+from .wire import Reply, Secure, connect, leave, read_reply, request, send_head
 from .ws import WebSocket
 
 __all__ = [
-    "EventLog", "FakeWorker", "Load", "Outcome", "Reply", "Server", "WebSocket", "connect", "descendants", "leave",
+    "EventLog", "FakeWorker", "Load", "Outcome", "Reply", "Secure", "Server", "WebSocket", "connect", "descendants", "leave",
     "paths", "read_reply", "request", "send_head", "state_of",
 ]

@@ -19,7 +19,7 @@ class Outcome:
 
 
 class Load:
-    """`make(number)` gives (method, path, body, check): check(reply) says whether a 200 is right.
+    """`make(number)` gives (method, path, body, check) and perhaps headers: check(reply) says whether a 200 is right.
 
         with Load(server.address, make, connections=32) as load:
             load.wait_for(500)
@@ -64,9 +64,9 @@ class Load:
             conn.close()
 
     def _one(self, conn, number):
-        method, path, body, check = self.make(number)
+        method, path, body, check, *headers = self.make(number)
         try:
-            reply = wire.exchange(conn, method, path, body)
+            reply = wire.exchange(conn, method, path, body, *headers)
         except ConnectionRefusedError as e:
             time.sleep(0.01)  # a refusing server must not be stormed
             return Outcome(number, "refused", detail=repr(e)), False

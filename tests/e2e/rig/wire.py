@@ -31,8 +31,19 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
+class Secure(tuple):
+    """(host, port) where TLS is spoken, with the ssl.SSLContext to do it with: Secure(address, context)."""
+
+    def __new__(cls, address, context):
+        made = super().__new__(cls, address)
+        made.context = context
+        return made
+
+
 def connection(address, timeout=30):
-    """`address`: (host, port), or the path of a Unix socket."""
+    """`address`: (host, port), Secure, or the path of a Unix socket."""
+    if isinstance(address, Secure):
+        return http.client.HTTPSConnection(*address, timeout=timeout, context=address.context)
     if isinstance(address, tuple):
         return http.client.HTTPConnection(*address, timeout=timeout)
     return _UnixConnection(address, timeout)

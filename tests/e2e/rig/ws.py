@@ -7,8 +7,10 @@ from wsproto.events import AcceptConnection, CloseConnection, Message, RejectCon
 
 
 class WebSocket:
-    def __init__(self, address, path, timeout=30):
+    def __init__(self, address, path, timeout=30, context=None):
         self.sock = socket.create_connection(address, timeout=timeout)
+        if context is not None:
+            self.sock = context.wrap_socket(self.sock, server_hostname="localhost")
         self.ws = WSConnection(ConnectionType.CLIENT)
         self._events = []
         self.sock.sendall(self.ws.send(Request(host="test", target=path)))

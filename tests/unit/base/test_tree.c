@@ -1,5 +1,6 @@
 #include "base/tree.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +76,19 @@ TEST(many_files_are_no_trouble) {
     }
     assert_true(pl_tree_remove(at, "many"));
 }
+TEST(a_path_is_made_with_all_above_it) {
+    struct stat st;
+    assert_true(pl_tree_make(in("one/two/three")));
+    assert_true(pl_tree_make(in("one/two/three"))); /* it is there already */
+    assert_int_equal(stat(in("one/two/three"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    touch(in("one/file"));
+    errno = 0;
+    assert_false(pl_tree_make(in("one/file/below")));
+    assert_int_equal(errno, ENOTDIR);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
 RUN(CASE(a_folder_goes_with_its_content_and_links_go_alone),
     CASE(a_link_in_place_of_the_folder_is_removed_and_not_followed), CASE(what_is_not_there_is_gone_already),
-    CASE(many_files_are_no_trouble))
+    CASE(many_files_are_no_trouble), CASE(a_path_is_made_with_all_above_it))

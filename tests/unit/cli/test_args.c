@@ -232,9 +232,6 @@ TEST(flags_are_set_in_the_configuration_with_their_place) {
     assert_false(pl_args_apply(&args, cfg, &err));
     assert_string_equal(err.msg, "--services.other.workers: no service 'other'");
     assert_int_equal(err.code, PL_E_USAGE);
-    good(&serve, "p serve s:Digits --ssl-certfile x");
-    assert_false(pl_args_apply(&args, cfg, &err));
-    assert_string_equal(err.msg, "--ssl-certfile: 'tls.certfile' is not in this version");
     pl_config_destroy(cfg);
 }
 

@@ -418,14 +418,10 @@ TEST(a_command_is_a_service_named_after_its_program) {
     pl_config_destroy(cfg);
 }
 
-TEST(what_a_service_brings_along_is_never_refused_for_being_of_a_later_version) {
+TEST(what_a_service_brings_along_is_not_warned_of_for_being_of_a_later_version) {
     struct pl_config *cfg = with_chat();
-    set(cfg, PL_CFG_INSTANCE, "tls.certfile", "/x", PL_FROM_BENTOML_CONFIG, "bentoml_config");
-    assert_null(cfg->tls_certfile);
-    assert_string_equal(cfg->warnings.at[0],
-                        "bentoml_config: 'tls.certfile' is not in this version and was left out");
     set(cfg, 0, "memory.margin", "20%", PL_FROM_DECORATOR, "decorator");
-    assert_int_equal(cfg->warnings.count, 1);
+    assert_int_equal(cfg->warnings.count, 0);
     pl_config_destroy(cfg);
 }
 
@@ -445,4 +441,4 @@ RUN(cmocka_unit_test(a_stronger_origin_is_never_overwritten_whatever_the_order),
     cmocka_unit_test(a_target_that_cannot_be_served_is_a_usage_error),
     cmocka_unit_test(a_url_is_a_host_and_a_port),
     cmocka_unit_test(a_command_is_a_service_named_after_its_program),
-    cmocka_unit_test(what_a_service_brings_along_is_never_refused_for_being_of_a_later_version))
+    cmocka_unit_test(what_a_service_brings_along_is_not_warned_of_for_being_of_a_later_version))

@@ -383,16 +383,6 @@ TEST(a_wrong_warm_up_request_is_named) {
     }
 }
 
-TEST(what_is_missing_in_this_version_is_refused_when_ignoring_it_would_be_unsafe) {
-    static const char *const keys[] = { "user",         "group",       "admin_token", "api_keys.file",
-                                        "tls.certfile", "tls.keyfile", "tls.ca_certs" };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        char message[100];
-        snprintf(message, sizeof message, "here: '%s' is not in this version", keys[i]);
-        bad(keys[i], "env:X", message, "");
-    }
-}
-
 TEST(a_value_that_is_not_utf8_is_refused) {
     bad("python", "/a\xff", "here: python: '/a\xff' is not UTF-8", "");
     bad("name", "\xc3", "here: name: '\xc3' is not UTF-8", "");
@@ -419,5 +409,5 @@ RUN(T(a_whole_number_is_read_and_held_to_its_range),
     T(addresses_are_host_and_port_or_a_unix_socket), T(lists_are_json_or_commas), T(maps_are_json_or_pairs),
     T(gpus_are_all_a_number_or_a_list), T(warm_up_requests_are_read_whole),
     T(a_wrong_warm_up_request_is_named),
-    T(what_is_missing_in_this_version_is_refused_when_ignoring_it_would_be_unsafe),
+
     T(a_value_that_is_not_utf8_is_refused), T(messages_show_foreign_text_without_control_characters))

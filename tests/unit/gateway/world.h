@@ -282,7 +282,7 @@ static bool own_answer(void *ctx, struct pl_conn *c) {
     pl_conn_reply(c, &r);
     return true;
 }
-static void set(const char *key, const char *text) {
+static inline void set(const char *key, const char *text) {
     struct pl_err err;
     size_t service =
         strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
@@ -332,7 +332,7 @@ static void on_drained(void *ctx) {
     (void)ctx;
     W.drained = true;
 }
-static double counted(enum pl_metric m, const char *label) {
+static inline double counted(enum pl_metric m, const char *label) {
     return pl_series_value(
         pl_metrics_get(W.app.metrics, m, (const char *const[]){ W.service.config->id, label }, 2));
 }

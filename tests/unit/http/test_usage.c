@@ -78,6 +78,19 @@ TEST(a_plain_reply_is_one_document) {
     assert_true(u.error);
 }
 
+/* A key is charged for what the server says, never for what its model writes. */
+TEST(what_a_model_writes_is_no_usage) {
+    static const char *const lies[] = {
+        "{\"choices\":[{\"message\":{\"content\":\"\\\"usage\\\":{\\\"prompt_tokens\\\":999}\"}}]}",
+        "{\"choices\":[{\"message\":{\"content\":\"usage\",\"x\":{\"prompt_tokens\":999}}}]}",
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++)
+        for (size_t step = 1; step < 40; step++) {
+            scan(lies[i], strlen(lies[i]), false, step);
+            assert_false(u.told);
+        }
+}
+
 RUN(cmocka_unit_test(recorded_streams_tell_their_usage_or_their_error),
     cmocka_unit_test(lines_may_end_in_any_way_and_events_have_several),
-    cmocka_unit_test(a_plain_reply_is_one_document))
+    cmocka_unit_test(a_plain_reply_is_one_document), cmocka_unit_test(what_a_model_writes_is_no_usage))

@@ -120,7 +120,7 @@ TEST(what_is_wrong_is_named) {
 
 TEST(a_schema_becomes_a_grammar) {
     assert_true(reads(PL_LLM_CHAT, "{" HELLO ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":"
-                                             "{\"schema\":{\"type\":\"integer\"}}}}"));
+                                   "{\"schema\":{\"type\":\"integer\"}}}}"));
     assert_non_null(strstr(ask.grammar, "root ::= integer"));
     pl_llm_ask_free(&ask);
 }

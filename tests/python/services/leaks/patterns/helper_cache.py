@@ -1,0 +1,5 @@
+ENTRIES = {}
+
+
+def put(key, value):
+    ENTRIES[key] = value
