@@ -31,8 +31,10 @@ struct pl_books {
     struct pl_alarm alarm[PL_LEDGER_SCOPES];
     struct pl_empty empty[PL_LEDGER_GPUS];
     char name[PL_LEDGER_SCOPES][56]; /* of the scopes that are on the page of metrics */
-    uint32_t heard;                  /* retries that its output has told */
-    bool answered;                   /* its replacement has begun, and is noted */
+    struct pl_log_sampler ooms;
+    uint32_t heard; /* retries that its output has told */
+    bool sampled;
+    bool answered; /* its replacement has begun, and is noted */
 };
 
 static struct pl_books *books_of(struct pl_worker *w) {
@@ -55,15 +57,19 @@ static void scope_text(struct pl_worker *w, int scope, char out[56]) {
 
 /* --- rows */
 
-static void tell_oom(struct pl_worker *w, const struct pl_page_record *r) {
+static void tell_oom(struct pl_worker *w, const struct pl_page_record *r, uint64_t now_ms) {
+    struct pl_books *b = w->more->books;
     char tag[PL_PAGE_TAG_ROOM] = "", scope[56];
+    int64_t left_out = pl_log_sample(&b->ooms, now_ms);
+    if (left_out < 0) return;
     scope_text(w, r->device < PL_LEDGER_GPUS ? r->device : 0, scope);
     pl_page_tag(&w->page, r->tag, tag);
     pl_log(log_of(w), PL_ERROR, "memory.oom", F_STR("service", w->service->config->id),
            F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("kind", "request"),
            F_STR("scope", scope), F_STR("tag", tag[0] != '\0' ? tag : NULL),
            F_STR("error", r->error_class[0] != '\0' ? r->error_class : NULL), F_INT("status", r->status),
-           F_INT("allocated_bytes", r->allocated), F_INT("reserved_bytes", r->reserved));
+           F_INT("allocated_bytes", r->allocated), F_INT("reserved_bytes", r->reserved),
+           F_INT("suppressed", left_out));
 }
 
 void pl_books_row(struct pl_worker *w, const struct pl_page_record *r, uint64_t now_ms) {
@@ -87,7 +93,7 @@ void pl_books_row(struct pl_worker *w, const struct pl_page_record *r, uint64_t 
         .host_bytes = r->host_anon,
     };
     pl_ledger_row(&b->ledger, &row);
-    if (row.oom) tell_oom(w, r);
+    if (row.oom) tell_oom(w, r, now_ms);
 }
 
 void pl_books_lost(struct pl_worker *w, uint64_t records) {
@@ -173,6 +179,29 @@ static void sample_gpu(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct 
     if (process != PL_WATCH_UNKNOWN && g->at_ms != 0) s->gpu[i].process = process;
 }
 
+/* What a worker needs on a device before it has served anything. */
+static void note_need(struct pl_worker *w, const struct pl_books *b, const struct pl_ledger_sample *s) {
+    uint64_t *need = &w->service->more->new_device_bytes;
+    if (b->sampled || w->more->adopted) return;
+    for (int i = 0; i < PL_LEDGER_GPUS; i++) {
+        struct pl_look_device d;
+        uint64_t has = s->gpu[i].process;
+        if (has == 0 && pl_look_device(w, (uint32_t)i, 0, &d)) has = d.reserved;
+        if (has > *need || (i == 0 && has > 0)) *need = has;
+    }
+}
+
+bool pl_books_room(struct pl_worker *w) {
+    uint64_t need = w->service->more->new_device_bytes, now = pl_crew_now(w->service->crew);
+    struct pl_ledger_sample s = { .at_ms = now };
+    for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) {
+        sample_gpu(w, i, now, &s);
+        uint64_t total = s.gpu[i].total, used = s.gpu[i].used;
+        if (total > 0 && (total < used || total - used < need + need / 10)) return false;
+    }
+    return true;
+}
+
 static void take_sample(struct pl_worker *w, struct pl_books *b, uint64_t now_ms) {
     struct pl_look_host h;
     uint32_t beside = holders_by_pages(w), below = holders_by_driver(w, now_ms);
@@ -184,6 +213,8 @@ static void take_sample(struct pl_worker *w, struct pl_books *b, uint64_t now_ms
         s.host_max = h.limit;
     }
     for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) sample_gpu(w, i, now_ms, &s);
+    note_need(w, b, &s);
+    b->sampled = true;
     pl_ledger_sample(&b->ledger, &s);
 }
 

@@ -11,6 +11,10 @@
 
 struct pl_books; /* of one worker */
 
+/* Whether a successor would find room beside this worker on each of its devices; true too when nobody can
+ * tell. */
+bool pl_books_room(struct pl_worker *w);
+
 void pl_books_row(struct pl_worker *w, const struct pl_page_record *r, uint64_t now_ms);
 void pl_books_lost(struct pl_worker *w, uint64_t records);
 void pl_books_second(struct pl_worker *w, uint64_t now_ms); /* of a READY one */

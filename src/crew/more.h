@@ -227,7 +227,8 @@ struct pl_service_more {
     uint64_t busy_ms, busy_seen_ms, busy_ended;
     uint32_t busy;
     uint64_t last_request_ms;
-    uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
+    uint64_t new_device_bytes; /* of a device that a worker had when it was READY; 0 = not known */
+    uint64_t new_bytes;        /* host memory of the newest worker when it was READY; 0 = not known */
 };
 
 struct pl_crew {

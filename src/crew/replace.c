@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "crew/books.h"
 #include "crew/more.h"
 
 static struct pl_logger *log_of(const struct pl_service *s) { return s->crew->app->log; }
@@ -298,6 +299,9 @@ void pl_replace_propose(struct pl_worker *w, enum pl_replace_reason reason, uint
     uint64_t now = pl_crew_now(s->crew);
     enum pl_replace_way way = silent_ms != 0 ? PL_REPLACE_RESTART : pl_host_way(s);
     enum pl_replace_held why;
+    /* What grew has taken the place that a successor beside it would need. */
+    if (way == PL_REPLACE_OVERLAP && s->config->replace_mode == PL_CFG_REPLACE_MODE_AUTO && !pl_books_room(w))
+        way = PL_REPLACE_HANDOVER;
     if (!pl_replace_listed(reason, &s->config->replace_when)) return;
     struct pl_replace_case c = case_of(s, w, reason, way, now);
     c.silent = silent_ms != 0;

@@ -147,6 +147,7 @@ bool pl_ledger_row(struct pl_ledger *l, const struct pl_ledger_row *r) {
     if (!r->known) {
         l->chained = false;
         l->untold++;
+        pl_tags_count(&l->tags, r->tag, r->failed);
         return looked;
     }
     if (absurd(r)) {

@@ -69,11 +69,19 @@ static void close_window(struct pl_tags *t) {
     t->window_filled = 0;
 }
 
-void pl_tags_add(struct pl_tags *t, uint16_t name, bool failed, double bytes, bool quiet, double own,
-                 uint64_t peak_bytes) {
+static struct pl_tag *counted(struct pl_tags *t, uint16_t name, bool failed) {
     struct pl_tag *tag = &t->tag[index_of(t, name, failed)];
     tag->requests++;
+    tag->since_floor++;
     t->requests++;
+    return tag;
+}
+
+void pl_tags_count(struct pl_tags *t, uint16_t name, bool failed) { counted(t, name, failed); }
+
+void pl_tags_add(struct pl_tags *t, uint16_t name, bool failed, double bytes, bool quiet, double own,
+                 uint64_t peak_bytes) {
+    struct pl_tag *tag = counted(t, name, failed);
     if (peak_bytes > tag->peak_bytes) tag->peak_bytes = peak_bytes;
     if (quiet) {
         tag->quiet++;
@@ -81,7 +89,6 @@ void pl_tags_add(struct pl_tags *t, uint16_t name, bool failed, double bytes, bo
         tag->squares += own * own;
         t->quiet++;
     }
-    tag->since_floor++;
     if (t->window_filled == 0 || bytes <= t->window_floor) {
         t->window_floor = bytes;
         for (uint32_t i = 0; i <= PL_TAGS_MAX; i++) t->tag[i].at_floor = t->tag[i].since_floor;

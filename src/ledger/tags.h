@@ -52,6 +52,8 @@ void pl_tags_start(struct pl_tags *t);
  * both ends were quiet; otherwise pass `quiet` false. `peak_bytes` 0: not known. */
 void pl_tags_add(struct pl_tags *t, uint16_t name, bool failed, double bytes, bool quiet, double own,
                  uint64_t peak_bytes);
+/* A request that did not tell what it left: it counts among those of the window. */
+void pl_tags_count(struct pl_tags *t, uint16_t name, bool failed);
 /* Requests were lost, or counters began anew: the window that is open says nothing. */
 void pl_tags_broken(struct pl_tags *t);
 

@@ -125,6 +125,25 @@ TEST(the_same_ten_thousand_overlapping_are_bounded_too) {
     free(t);
 }
 
+TEST(requests_that_tell_nothing_count_all_the_same) {
+    struct pl_tags *t = start();
+    struct pl_tag_report r;
+    double floor = 0;
+    for (int i = 0; i < 20000; i++) {
+        bool leaks = uniform() < 0.5;
+        floor += leaks ? 64 * KIB : 0;
+        if (uniform() < 0.7)
+            pl_tags_count(t, leaks, false);
+        else
+            pl_tags_add(t, leaks, false, floor, false, 0, 0);
+    }
+    pl_tags_report(t, 32 * KIB, &r);
+    assert_int_equal(r.count, 1);
+    assert_int_equal(r.of[0].name, 1);
+    assert_true(r.of[0].bytes_per_request > 63 * KIB && r.of[0].bytes_per_request < 65 * KIB);
+    free(t);
+}
+
 TEST(a_gap_in_the_records_begins_a_new_window) {
     struct pl_tags *t = start();
     struct pl_tag_report r;
@@ -147,4 +166,5 @@ RUN(cmocka_unit_test(one_by_one_a_leak_belongs_to_its_tag_exactly),
     cmocka_unit_test(tags_that_always_run_together_are_said_to_be_inseparable),
     cmocka_unit_test(ten_thousand_tags_take_no_more_room_and_the_rest_is_other),
     cmocka_unit_test(the_same_ten_thousand_overlapping_are_bounded_too),
+    cmocka_unit_test(requests_that_tell_nothing_count_all_the_same),
     cmocka_unit_test(a_gap_in_the_records_begins_a_new_window))
