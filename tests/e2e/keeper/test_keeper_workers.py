@@ -65,15 +65,15 @@ def test_a_failed_exec_is_reported_with_step_and_errno(keeper, content, step, nu
 
 def test_what_stands_aside_takes_no_number_of_a_worker(keeper):
     main = keeper().main()
-    first = main.spawn("/bin/cat")
-    aside = main.spawn("/bin/cat", flags=wire.ASIDE, name=b"aside")
-    second = main.spawn("/bin/cat")
+    first = main.spawn("/bin/sleep", "60")
+    aside = main.spawn("/bin/sleep", "60", flags=wire.ASIDE, name=b"aside")
+    second = main.spawn("/bin/sleep", "60")
     assert (first.generation, aside.generation, second.generation) == (1, wire.FIRST_ASIDE, 2)
     assert list(main.generations()) == [1, 2, wire.FIRST_ASIDE]
     main.send_signal(aside, signal.SIGKILL)
     main.wait_exit(wire.GONE, aside)
     assert main.forget(aside).kind == wire.DONE
-    assert main.spawn("/bin/cat", flags=wire.ASIDE).generation == wire.FIRST_ASIDE + 1
+    assert main.spawn("/bin/sleep", "60", flags=wire.ASIDE).generation == wire.FIRST_ASIDE + 1
 
 
 def test_limits_that_cannot_be_set_are_a_failed_start(keeper):
