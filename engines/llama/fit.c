@@ -132,12 +132,12 @@ bool pl_llm_fit(const struct pl_llm_options *o, uint64_t available, bool gpu, st
     if (fits && !pl_llm_measure(o, cells, parallel, &b, &trained, err)) return false;
     *out = (struct pl_llm_fit){ .cells = cells, .parallel = parallel, .bytes = b, .available = available };
     if (fits && (available == 0 || total(&b) <= most || o->ctx_size == 0)) return true;
-    PL_FAIL(err, PL_E_LIMIT,
-            "%s does not fit: weights %.2f GiB + KV of %u tokens %.2f GiB + buffers %.2f GiB = %.2f GiB, and "
-            "%.0f %% of the "
-            "%.2f GiB that are free are %.2f GiB",
-            o->model, gib(b.weights), cells, gib(each * cells), gib(b.compute + b.output + b.state),
-            gib(fixed + each * cells), SHARE * 100, gib(available), gib(most));
+    const char *slash = strrchr(o->model, '/');
+    PL_FAIL(
+        err, PL_E_LIMIT,
+        "%.60s does not fit: weights %.2f + KV of %u tokens %.2f + buffers %.2f = %.2f GiB, of %.2f GiB free",
+        slash != NULL ? slash + 1 : o->model, gib(b.weights), cells, gib(each * cells),
+        gib(b.compute + b.output + b.state), gib(fixed + each * cells), gib(most));
     if (fitting >= CONTEXT_LEAST) return pl_err_hint(err, "llama.ctx_size: %u fits", fitting);
     return pl_err_hint(err, "not even %d tokens fit: a smaller model or number format, or more memory",
                        CONTEXT_LEAST);

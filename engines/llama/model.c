@@ -12,9 +12,9 @@
 /* --- what llama.cpp says while it works */
 
 static struct {
-    pthread_mutex_t lock; /* lines come from whatever thread loads or computes */
-    bool verbose;
-    char error[256]; /* the first one since it was cleared */
+    pthread_mutex_t lock;  /* lines come from whatever thread loads or computes */
+    bool verbose, opening; /* while opening, errors are told by whoever asked for it, in one line */
+    char error[256];       /* the first one since it was cleared */
     struct pl_llm_bytes bytes;
 } heard = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -56,7 +56,8 @@ static void on_log(enum ggml_log_level level, const char *text, void *user) {
     }
     read_sizes(text);
     pthread_mutex_unlock(&heard.lock);
-    if (level == GGML_LOG_LEVEL_ERROR || level == GGML_LOG_LEVEL_WARN || heard.verbose) fputs(text, stderr);
+    bool error = level == GGML_LOG_LEVEL_ERROR && !heard.opening;
+    if (error || level == GGML_LOG_LEVEL_WARN || heard.verbose) fputs(text, stderr);
 }
 
 /* The last words before abort(): what a death is explained by. Only write(2) is safe here. */
@@ -77,6 +78,7 @@ void pl_llm_start(bool verbose) {
 static void listen_anew(void) {
     pthread_mutex_lock(&heard.lock);
     heard.error[0] = '\0';
+    heard.opening = true;
     heard.bytes = (struct pl_llm_bytes){ 0 };
     pthread_mutex_unlock(&heard.lock);
 }
@@ -202,7 +204,10 @@ bool pl_llm_open(struct pl_llm_model *m, const struct pl_llm_options *o, uint32_
     m->batch = llama_batch_init((int32_t)m->batch_most, 0, 1);
     m->bytes = heard.bytes;
     m->bytes.weights = llama_model_size(m->model);
-    if (m->batch.token != NULL && m->memory != NULL && warm_up(m)) return true;
+    if (m->batch.token != NULL && m->memory != NULL && warm_up(m)) {
+        heard.opening = false;
+        return true;
+    }
     if (m->memory == NULL)
         PL_FAIL(err, PL_E_CONFIG, "%s: this model has no memory of its text: it cannot generate", o->model);
     else
