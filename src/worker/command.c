@@ -6,8 +6,8 @@
 #include "worker/engine.h"
 #include "worker/kitchen.h"
 
-/* At most what is added to argv beside engine_args, and to the environment. */
-enum { ARGS_MOST = 16, VARIABLES_MOST = 28 };
+/* At most what is added to argv beside engine_args. */
+enum { ARGS_MOST = 16 };
 
 static const char loopback[] = "127.0.0.1";
 
@@ -156,7 +156,6 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
 bool pl_recipe_command(const struct pl_config *c, const struct pl_service_config *s,
                        const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
                        struct pl_recipe *out, struct pl_err *err) {
-    size_t variables = 0;
     struct pl_kitchen k;
     const char *missing = f->folder == NULL                                  ? "folder"
                           : f->prom_dir == NULL                              ? "folder for metrics"
@@ -165,18 +164,12 @@ bool pl_recipe_command(const struct pl_config *c, const struct pl_service_config
                           : f->legacy_ident != NULL && f->python_path == NULL
                               ? "folder of Plimsoll's own modules"
                               : NULL;
-    if (missing != NULL)
-        return PL_FAIL(err, PL_E_CONFIG, "service %s: no %s is known to start it with", s->id, missing);
-    if (!pl_kitchen_env_ok(s, err)) return false;
-    while (environ_in[variables] != NULL) variables++;
     size_t words = s->command.count + 2 * (s->engine_args.count + s->args.count) + ARGS_MOST;
-    if (pl_kitchen_open(&k, a, out, f->folder, words, variables + s->env.count + VARIABLES_MOST)) {
-        if (f->legacy_ident != NULL)
-            add_legacy_argv(&k, s, f);
-        else
-            add_argv(&k, s, f);
-        add_environment(&k, c, s, f, environ_in);
-    }
-    return !k.failed ||
-           PL_FAIL(err, PL_E_NOMEM, "service %s: arguments and environment of a worker do not fit", s->id);
+    if (!pl_kitchen_open(&k, s, missing, f->folder, words, environ_in, a, out, err)) return false;
+    if (f->legacy_ident != NULL)
+        add_legacy_argv(&k, s, f);
+    else
+        add_argv(&k, s, f);
+    add_environment(&k, c, s, f, environ_in);
+    return pl_kitchen_close(&k, s, err);
 }

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* At most what any recipe adds to the environment. */
+enum { VARIABLES_MOST = 28 };
+
 char *pl_kitchen_print(struct pl_kitchen *k, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
@@ -123,17 +126,7 @@ void pl_kitchen_option(struct pl_kitchen *k, const char *name, uint64_t value) {
     pl_kitchen_arg(k, text);
 }
 
-bool pl_kitchen_open(struct pl_kitchen *k, struct pl_arena *a, struct pl_recipe *out, const char *folder,
-                     size_t words, size_t variables) {
-    *k = (struct pl_kitchen){ .arena = a, .out = out };
-    *out = (struct pl_recipe){ .folder = pl_arena_strndup(a, folder, strlen(folder)),
-                               .argv = pl_arena_alloc(a, (words + 1) * sizeof *out->argv),
-                               .envp = pl_arena_alloc(a, (variables + 1) * sizeof *out->envp) };
-    k->failed = out->folder == NULL || out->argv == NULL || out->envp == NULL;
-    return !k->failed;
-}
-
-bool pl_kitchen_env_ok(const struct pl_service_config *s, struct pl_err *err) {
+static bool env_ok(const struct pl_service_config *s, struct pl_err *err) {
     for (size_t i = 0; i < s->env.count; i++) {
         if (strncmp(s->env.at[i].key, "PLIMSOLL", 8) != 0) continue;
         return PL_FAIL(err, PL_E_CONFIG,
@@ -141,6 +134,27 @@ bool pl_kitchen_env_ok(const struct pl_service_config *s, struct pl_err *err) {
                        s->env.at[i].key);
     }
     return true;
+}
+
+bool pl_kitchen_close(const struct pl_kitchen *k, const struct pl_service_config *s, struct pl_err *err) {
+    return !k->failed ||
+           PL_FAIL(err, PL_E_NOMEM, "service %s: arguments and environment of a worker do not fit", s->id);
+}
+
+bool pl_kitchen_open(struct pl_kitchen *k, const struct pl_service_config *s, const char *missing,
+                     const char *folder, size_t words, char *const *environ_in, struct pl_arena *a,
+                     struct pl_recipe *out, struct pl_err *err) {
+    size_t variables = s->env.count + VARIABLES_MOST;
+    if (missing != NULL)
+        return PL_FAIL(err, PL_E_CONFIG, "service %s: no %s is known to start it with", s->id, missing);
+    if (!env_ok(s, err)) return false;
+    for (char *const *v = environ_in; *v != NULL; v++) variables++;
+    *k = (struct pl_kitchen){ .arena = a, .out = out };
+    *out = (struct pl_recipe){ .folder = pl_arena_strndup(a, folder, strlen(folder)),
+                               .argv = pl_arena_alloc(a, (words + 1) * sizeof *out->argv),
+                               .envp = pl_arena_alloc(a, (variables + 1) * sizeof *out->envp) };
+    k->failed = out->folder == NULL || out->argv == NULL || out->envp == NULL;
+    return pl_kitchen_close(k, s, err);
 }
 
 void pl_kitchen_common(struct pl_kitchen *k, const struct pl_service_config *s,

@@ -10,11 +10,14 @@ struct pl_kitchen {
     bool failed;
 };
 
-/* Room for so many words and variables. False without memory. */
-bool pl_kitchen_open(struct pl_kitchen *k, struct pl_arena *a, struct pl_recipe *out, const char *folder,
-                     size_t words, size_t variables);
-/* False and err: services.NAME.env names a variable of ours. */
-bool pl_kitchen_env_ok(const struct pl_service_config *s, struct pl_err *err);
+/* Room for so many words, for the caller's variables, the service's and ours. `missing`: what the recipe
+ * cannot be made without and nobody knows, or NULL. False and err: it is missing, services.NAME.env names a
+ * variable of ours, or there is no memory. */
+bool pl_kitchen_open(struct pl_kitchen *k, const struct pl_service_config *s, const char *missing,
+                     const char *folder, size_t words, char *const *environ_in, struct pl_arena *a,
+                     struct pl_recipe *out, struct pl_err *err);
+/* False and err: not all of it fitted. */
+bool pl_kitchen_close(const struct pl_kitchen *k, const struct pl_service_config *s, struct pl_err *err);
 
 char *pl_kitchen_print(struct pl_kitchen *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The caller's environment, less everything of ours. */

@@ -6,8 +6,8 @@
 #include "worker/engine.h"
 #include "worker/kitchen.h"
 
-/* At most what is added to argv, and to the environment. */
-enum { ARGS_MOST = 64, VARIABLES_MOST = 24 };
+/* At most what is added to argv. */
+enum { ARGS_MOST = 64 };
 
 static void text(struct pl_kitchen *k, const char *flag, const char *value) {
     if (value == NULL || value[0] == '\0') return;
@@ -72,20 +72,13 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
 bool pl_recipe_llama(const struct pl_config *c, const struct pl_service_config *s,
                      const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
                      struct pl_recipe *out, struct pl_err *err) {
-    size_t variables = 0;
     struct pl_kitchen k;
     const char *missing = f->folder == NULL   ? "folder"
                           : f->engine == NULL ? "plimsoll-llama (this build is without it)"
                           : s->model == NULL  ? "model"
                                               : NULL;
-    if (missing != NULL)
-        return PL_FAIL(err, PL_E_CONFIG, "service %s: no %s is known to start it with", s->id, missing);
-    if (!pl_kitchen_env_ok(s, err)) return false;
-    while (environ_in[variables] != NULL) variables++;
-    if (pl_kitchen_open(&k, a, out, f->folder, ARGS_MOST, variables + s->env.count + VARIABLES_MOST)) {
-        add_argv(&k, s, f);
-        add_environment(&k, c, s, f, environ_in);
-    }
-    return !k.failed ||
-           PL_FAIL(err, PL_E_NOMEM, "service %s: arguments and environment of a worker do not fit", s->id);
+    if (!pl_kitchen_open(&k, s, missing, f->folder, ARGS_MOST, environ_in, a, out, err)) return false;
+    add_argv(&k, s, f);
+    add_environment(&k, c, s, f, environ_in);
+    return pl_kitchen_close(&k, s, err);
 }

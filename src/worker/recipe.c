@@ -6,8 +6,8 @@
 #include "base/wire.h"
 #include "worker/kitchen.h"
 
-/* At most what pl_recipe_python adds to argv and to the environment it was given. */
-enum { ARGS_MOST = 20, VARIABLES_MOST = 24 };
+/* At most what pl_recipe_python adds to argv. */
+enum { ARGS_MOST = 20 };
 
 static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
                             const struct pl_service_config *s, const struct pl_recipe_facts *f,
@@ -65,7 +65,6 @@ static void add_argv(struct pl_kitchen *k, const struct pl_service_config *s,
 bool pl_recipe_python(const struct pl_config *c, const struct pl_service_config *s,
                       const struct pl_recipe_facts *f, char *const *environ_in, struct pl_arena *a,
                       struct pl_recipe *out, struct pl_err *err) {
-    size_t variables = 0;
     struct pl_kitchen k;
     const char *missing = f->python == NULL        ? "interpreter"
                           : f->folder == NULL      ? "folder"
@@ -73,16 +72,10 @@ bool pl_recipe_python(const struct pl_config *c, const struct pl_service_config 
                           : f->prom_dir == NULL    ? "folder for metrics"
                           : f->python_path == NULL ? "folder of Plimsoll's own modules"
                                                    : NULL;
-    if (missing != NULL)
-        return PL_FAIL(err, PL_E_CONFIG, "service %s: no %s is known to start it with", s->id, missing);
-    if (!pl_kitchen_env_ok(s, err)) return false;
-    while (environ_in[variables] != NULL) variables++;
-    if (pl_kitchen_open(&k, a, out, f->folder, ARGS_MOST, variables + s->env.count + VARIABLES_MOST)) {
-        add_argv(&k, s, f);
-        add_environment(&k, c, s, f, environ_in);
-    }
-    return !k.failed ||
-           PL_FAIL(err, PL_E_NOMEM, "service %s: arguments and environment of a worker do not fit", s->id);
+    if (!pl_kitchen_open(&k, s, missing, f->folder, ARGS_MOST, environ_in, a, out, err)) return false;
+    add_argv(&k, s, f);
+    add_environment(&k, c, s, f, environ_in);
+    return pl_kitchen_close(&k, s, err);
 }
 
 /* --- hash */
