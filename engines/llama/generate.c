@@ -55,7 +55,6 @@ static void finish_stream(struct pl_llm_reply *r) {
 
 static void finish_document(struct pl_llm_reply *r) {
     struct pl_conn *c = r->c;
-    struct pl_llm_server *s = r->s;
     struct pl_llm_choice_text texts[PL_LLM_CHOICES];
     struct pl_buf document;
     if (r->worst == PL_LLM_END_DEAD_END || r->worst == PL_LLM_END_FAILED) {
@@ -65,7 +64,7 @@ static void finish_document(struct pl_llm_reply *r) {
                  r->worst == PL_LLM_END_FAILED ? "computing failed"
                                                : "the grammar allows no token of this model here");
         pl_llm_drop(r);
-        pl_llm_fail(s, c, &f, 0);
+        pl_llm_fail(c, &f, 0);
         return;
     }
     for (size_t i = 0; i < r->count; i++)
@@ -75,7 +74,6 @@ static void finish_document(struct pl_llm_reply *r) {
     pl_llm_add_document(&document, &r->answer, texts, r->count, &r->usage);
     pl_llm_drop(r);
     const struct pl_http_reply reply = { .status = 200, .body = document.data, .body_len = document.len };
-    s->answered[2]++;
     pl_conn_reply(c, &reply);
     pl_buf_free(&document);
 }
@@ -114,9 +112,10 @@ static void on_done(void *user, enum pl_llm_end why, int prompt, int cached, int
     c->why = pl_llm_end_word(why);
     if (why > r->worst) r->worst = why;
     pl_llm_text_end(&c->text, &c->out);
-    r->usage.prompt =
-        prompt > r->usage.prompt ? prompt : r->usage.prompt; /* of one prompt: n answers share it */
-    r->usage.cached = cached > r->usage.cached ? cached : r->usage.cached;
+    if ((c - r->choices) % r->ask.n == 0) { /* the answers to one prompt share it */
+        r->usage.prompt += prompt;
+        r->usage.cached += cached;
+    }
     r->usage.out += out;
     if (r->ask.stream && (why == PL_LLM_END_STOP || why == PL_LLM_END_LENGTH)) flush(c, c->why);
     if (--r->open == 0) finish_reply(r);
@@ -136,15 +135,7 @@ static llama_token *prompt_tokens(struct pl_llm_reply *r, size_t at, int *count,
         out = pl_llm_tokens(v, text, len, true, true, count);
         free(text);
     } else {
-        const struct pl_llm_input *in = &r->ask.inputs[at];
-        if (in->tokens == NULL) {
-            out = pl_llm_tokens(v, in->text, in->text_len, true, true, count);
-        } else {
-            *count = (int)json_array_size(in->tokens);
-            out = malloc((size_t)*count * sizeof *out);
-            for (int i = 0; out != NULL && i < *count; i++)
-                out[i] = (llama_token)json_integer_value(json_array_get(in->tokens, (size_t)i));
-        }
+        out = pl_llm_input_tokens(v, &r->ask.inputs[at], count);
     }
     if (out != NULL && *count > 0) return out;
     f->status = out == NULL ? 503 : 400;
@@ -260,11 +251,10 @@ void pl_llm_generate(struct pl_llm_reply *r) {
             snprintf(f.message, sizeof f.message, "stop: a text that cannot be looked for");
         unsigned again = f.status == 429 ? pl_llm_retry_after(s->sched) : 0;
         pl_llm_drop(r);
-        pl_llm_fail(s, c, &f, again);
+        pl_llm_fail(c, &f, again);
         return;
     }
     r->open = r->count;
     if (!r->ask.stream) return;
-    s->answered[2]++;
     pl_conn_start(c, 200, "text/event-stream", "Cache-Control: no-store\r\n");
 }

@@ -8,7 +8,6 @@
 enum {
     MODEL = 1,
     FD,
-    PAGE,
     CTX,
     PARALLEL,
     BATCH,
@@ -38,7 +37,6 @@ enum {
 static const struct option words[] = {
     { "model", 1, NULL, MODEL },
     { "fd", 1, NULL, FD },
-    { "page-fd", 1, NULL, PAGE },
     { "ctx-size", 1, NULL, CTX },
     { "parallel", 1, NULL, PARALLEL },
     { "batch-size", 1, NULL, BATCH },
@@ -190,9 +188,6 @@ static bool take(int word, const char *flag, struct pl_llm_options *o, struct pl
     case FD:
         o->listener = (int)n;
         break;
-    case PAGE:
-        o->page = (int)n;
-        break;
     case CTX:
         o->ctx_size = (uint32_t)n;
         break;
@@ -226,7 +221,6 @@ static bool take(int word, const char *flag, struct pl_llm_options *o, struct pl
 
 bool pl_llm_options(int argc, char **argv, struct pl_llm_options *o, struct pl_err *err) {
     *o = (struct pl_llm_options){ .listener = -1,
-                                  .page = -1,
                                   .batch_size = 2048,
                                   .ubatch_size = 512,
                                   .n_gpu_layers = -1,

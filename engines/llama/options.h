@@ -13,7 +13,6 @@ enum { PL_LLM_SPARE_SEQUENCES = 16 };
 struct pl_llm_options {
     const char *model;           /* GGUF; a split model is named by its first part */
     int listener;                /* a listening socket, inherited; -1: none (--measure) */
-    int page;                    /* descriptor of the page; -1: none */
     uint32_t ctx_size, parallel; /* 0: chosen by what fits */
     uint32_t batch_size, ubatch_size;
     uint32_t threads;     /* 0: by the CPU quota */

@@ -29,30 +29,28 @@ static bool is_path(const struct pl_http_head *h, const char *path) {
     return h->target_len >= n && memcmp(target, path, n) == 0 && (h->target_len == n || target[n] == '?');
 }
 
-static void reply_text(struct pl_llm_server *s, struct pl_conn *c, uint16_t status, const char *type,
-                       const struct pl_buf *b, const char *extra) {
+static void reply_text(struct pl_conn *c, uint16_t status, const char *type, const struct pl_buf *b,
+                       const char *extra) {
     const struct pl_http_reply r = {
         .status = status, .content_type = type, .body = b->data, .body_len = b->len, .extra = extra
     };
-    s->answered[status / 100 < 6 ? status / 100 : 5]++;
     pl_conn_reply(c, &r);
 }
 
-void pl_llm_fail(struct pl_llm_server *s, struct pl_conn *c, const struct pl_llm_fault *f,
-                 unsigned retry_after) {
+void pl_llm_fail(struct pl_conn *c, const struct pl_llm_fault *f, unsigned retry_after) {
     char extra[64] = "";
     struct pl_buf b;
     if (retry_after > 0) snprintf(extra, sizeof extra, "Retry-After: %u\r\n", retry_after);
     pl_buf_init(&b, 65536);
     pl_http_error_body(&b, PL_DIALECT_OPENAI, f->status, f->code, f->message);
-    reply_text(s, c, f->status, NULL, &b, extra[0] != '\0' ? extra : NULL);
+    reply_text(c, f->status, NULL, &b, extra[0] != '\0' ? extra : NULL);
     pl_buf_free(&b);
 }
 
-static void refuse(struct pl_llm_server *s, struct pl_conn *c, uint16_t status, const char *message) {
+static void refuse(struct pl_conn *c, uint16_t status, const char *message) {
     struct pl_llm_fault f = { .status = status };
     snprintf(f.message, sizeof f.message, "%s", message);
-    pl_llm_fail(s, c, &f, status == 503 ? 1 : 0);
+    pl_llm_fail(c, &f, status == 503 ? 1 : 0);
 }
 
 void pl_llm_drop(struct pl_llm_reply *r) {
@@ -88,7 +86,7 @@ static void reply_models(struct pl_llm_server *s, struct pl_conn *c) {
                     (unsigned long long)s->model.bytes.weights, s->chat.name != NULL ? "true" : "false");
     }
     pl_buf_adds(&b, "]}");
-    reply_text(s, c, 200, NULL, &b, NULL);
+    reply_text(c, 200, NULL, &b, NULL);
     pl_buf_free(&b);
 }
 
@@ -99,7 +97,7 @@ static void reply_ready(struct pl_llm_server *s, struct pl_conn *c) {
     pl_buf_init(&b, 4096);
     pl_buf_addf(&b, "{\"ready\":%s,\"phase\":\"%s\",\"progress\":%.3f}", ready ? "true" : "false",
                 phases[s->state], ready ? 1 : atomic_load(&s->progress) / 1000.0);
-    reply_text(s, c, ready ? 200 : 503, NULL, &b, ready ? NULL : "Retry-After: 1\r\n");
+    reply_text(c, ready ? 200 : 503, NULL, &b, ready ? NULL : "Retry-After: 1\r\n");
     pl_buf_free(&b);
 }
 
@@ -107,7 +105,7 @@ static void reply_metrics(struct pl_llm_server *s, struct pl_conn *c) {
     struct pl_buf b;
     pl_buf_init(&b, DOCUMENT_BYTES);
     pl_llm_metrics(s, &b);
-    reply_text(s, c, 200, "text/plain; version=0.0.4; charset=utf-8", &b, NULL);
+    reply_text(c, 200, "text/plain; version=0.0.4; charset=utf-8", &b, NULL);
     pl_buf_free(&b);
 }
 
@@ -116,23 +114,32 @@ static void read_request(struct pl_llm_server *s, struct pl_conn *c, const struc
         struct pl_buf b;
         pl_buf_init(&b, 64);
         pl_buf_adds(&b, "{\"live\":true}");
-        reply_text(s, c, 200, NULL, &b, NULL);
+        reply_text(c, 200, NULL, &b, NULL);
         pl_buf_free(&b);
     } else if (is_path(h, "/readyz") || is_path(h, "/health"))
         reply_ready(s, c);
     else if (s->state == PL_LLM_LOADING)
-        refuse(s, c, 503, "the model is loading");
+        refuse(c, 503, "the model is loading");
     else if (is_path(h, "/metrics"))
         reply_metrics(s, c);
     else if (is_path(h, "/v1/models") || is_path(h, "/models"))
         reply_models(s, c);
     else
-        refuse(s, c, 404,
+        refuse(c, 404,
                "no such route: /v1/chat/completions /v1/completions /v1/embeddings /v1/models /tokenize "
                "/detokenize");
 }
 
 /* --- acting */
+
+llama_token *pl_llm_input_tokens(const struct llama_vocab *v, const struct pl_llm_input *in, int *count) {
+    if (in->tokens == NULL) return pl_llm_tokens(v, in->text, in->text_len, true, true, count);
+    *count = (int)json_array_size(in->tokens);
+    llama_token *out = malloc((size_t)*count * sizeof *out);
+    for (int i = 0; out != NULL && i < *count; i++)
+        out[i] = (llama_token)json_integer_value(json_array_get(in->tokens, (size_t)i));
+    return out;
+}
 
 static bool route_of(const struct pl_http_head *h, enum pl_llm_route *out) {
     static const struct {
@@ -159,23 +166,23 @@ void pl_llm_request(struct pl_llm_server *s, struct pl_conn *c) {
     }
     for (const char *const *p = elsewhere; *p != NULL; p++)
         if (is_path(h, *p)) {
-            refuse(s, c, 501,
+            refuse(c, 501,
                    "not in this worker: run llama-server as a `command` worker for it (plimsoll serve -- "
                    "llama-server -m FILE.gguf)");
             return;
         }
     if (!route_of(h, &route) || h->method_id != HTTP_POST)
-        refuse(s, c, route_of(h, &route) ? 405 : 404, route_of(h, &route) ? "POST it" : "no such route");
+        refuse(c, route_of(h, &route) ? 405 : 404, route_of(h, &route) ? "POST it" : "no such route");
     else if (s->state != PL_LLM_READY)
-        refuse(s, c, 503, s->state == PL_LLM_LOADING ? "the model is loading" : "this worker is ending");
+        refuse(c, 503, s->state == PL_LLM_LOADING ? "the model is loading" : "this worker is ending");
     else if (route == PL_LLM_EMBEDDING && !s->o->embeddings)
-        refuse(s, c, 501, "embeddings are off: services.NAME.llama.embeddings turns them on");
+        refuse(c, 501, "embeddings are off: services.NAME.llama.embeddings turns them on");
     else if (h->framing == PL_HTTP_LENGTH && h->content_length > BODY_BYTES)
-        refuse(s, c, 413, "a body has at most 64 MiB");
+        refuse(c, 413, "a body has at most 64 MiB");
     else {
         struct pl_llm_reply *r = calloc(1, sizeof *r);
         if (r == NULL) {
-            refuse(s, c, 503, "out of memory");
+            refuse(c, 503, "out of memory");
             return;
         }
         r->s = s;
@@ -197,12 +204,8 @@ static void embed(struct pl_llm_reply *r) {
     pl_buf_adds(&b, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < r->ask.input_count && f.status == 0; i++) {
         const struct pl_llm_input *in = &r->ask.inputs[i];
-        int count = (int)json_array_size(in->tokens);
-        llama_token *tokens = in->tokens == NULL
-                                  ? pl_llm_tokens(s->model.vocab, in->text, in->text_len, true, true, &count)
-                                  : malloc((size_t)count * sizeof *tokens);
-        for (int k = 0; in->tokens != NULL && tokens != NULL && k < count; k++)
-            tokens[k] = (llama_token)json_integer_value(json_array_get(in->tokens, (size_t)k));
+        int count = 0;
+        llama_token *tokens = pl_llm_input_tokens(s->model.vocab, in, &count);
         const float *v = NULL;
         if (tokens == NULL || count == 0 || (uint32_t)count > s->embedder.longest) {
             f = (struct pl_llm_fault){ .status = 400,
@@ -224,9 +227,9 @@ static void embed(struct pl_llm_reply *r) {
     pl_buf_addf(&b, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d}}", all, all);
     pl_llm_drop(r);
     if (f.status != 0)
-        pl_llm_fail(s, c, &f, 0);
+        pl_llm_fail(c, &f, 0);
     else
-        reply_text(s, c, 200, NULL, &b, NULL);
+        reply_text(c, 200, NULL, &b, NULL);
     pl_buf_free(&b);
 }
 
@@ -255,17 +258,16 @@ static void tokenize(struct pl_llm_reply *r) {
     pl_buf_addf(&b, "],\"count\":%d,\"max_model_len\":%u}", count, s->model.cells);
     free(tokens);
     pl_llm_drop(r);
-    reply_text(s, c, 200, NULL, &b, NULL);
+    reply_text(c, 200, NULL, &b, NULL);
     pl_buf_free(&b);
 }
 
 static void detokenize(struct pl_llm_reply *r) {
     struct pl_llm_server *s = r->s;
     struct pl_conn *c = r->c;
-    struct pl_buf b, text, shown;
+    struct pl_buf b, shown;
     struct pl_llm_text whole;
     pl_buf_init(&b, DOCUMENT_BYTES);
-    pl_buf_init(&text, DOCUMENT_BYTES);
     pl_buf_init(&shown, DOCUMENT_BYTES);
     pl_llm_text_init(&whole);
     for (size_t i = 0; i < json_array_size(r->ask.inputs[0].tokens); i++) {
@@ -279,9 +281,8 @@ static void detokenize(struct pl_llm_reply *r) {
     pl_buf_add_json(&b, shown.len > 0 ? shown.data : "", shown.len);
     pl_buf_adds(&b, "}");
     pl_llm_drop(r);
-    reply_text(s, c, 200, NULL, &b, NULL);
+    reply_text(c, 200, NULL, &b, NULL);
     pl_llm_text_free(&whole);
-    pl_buf_free(&text);
     pl_buf_free(&shown);
     pl_buf_free(&b);
 }
@@ -309,7 +310,7 @@ void pl_llm_act(struct pl_llm_reply *r) {
     }
     if (f.status != 0) {
         pl_llm_drop(r);
-        pl_llm_fail(s, c, &f, 0);
+        pl_llm_fail(c, &f, 0);
         return;
     }
     switch (r->route) {

@@ -15,12 +15,13 @@ enum { SERIES = 1000, REQUEST_LINE = 65536, HEAD_BYTES = 262144, HEADERS = 1000,
 static void on_request(void *ctx, struct pl_conn *c) { pl_llm_request(ctx, c); }
 
 static void on_body(void *ctx, struct pl_conn *c, const char *bytes, size_t len) {
+    (void)ctx;
     struct pl_llm_reply *r = pl_conn_user(c);
     if (r == NULL || pl_buf_add(&r->body, bytes, len)) return;
     struct pl_llm_fault f = { .status = 413 };
     snprintf(f.message, sizeof f.message, "a body has at most %zu MiB", r->body.cap >> 20);
     pl_llm_drop(r);
-    pl_llm_fail(ctx, c, &f, 0);
+    pl_llm_fail(c, &f, 0);
 }
 
 static void on_body_end(void *ctx, struct pl_conn *c) {

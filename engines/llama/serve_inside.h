@@ -46,9 +46,8 @@ struct pl_llm_server {
     const char *names[16]; /* that the model answers to */
     size_t name_count;
     char *name_text; /* owned */
-    uint64_t replies, next_id, boot;
+    uint64_t next_id, boot;
     struct pl_llm_histogram steps, first, gaps;
-    uint64_t answered[6]; /* by hundred of the status */
 };
 
 struct pl_llm_reply;
@@ -85,8 +84,10 @@ void pl_llm_metrics(struct pl_llm_server *s, struct pl_buf *out);
 void pl_llm_request(struct pl_llm_server *s, struct pl_conn *c);
 void pl_llm_act(struct pl_llm_reply *r);
 void pl_llm_drop(struct pl_llm_reply *r);
-void pl_llm_fail(struct pl_llm_server *s, struct pl_conn *c, const struct pl_llm_fault *f,
-                 unsigned retry_after);
+/* Owned tokens of a text, or of the numbers that came instead; NULL: no memory, or a text that is too long.
+ */
+llama_token *pl_llm_input_tokens(const struct llama_vocab *v, const struct pl_llm_input *in, int *count);
+void pl_llm_fail(struct pl_conn *c, const struct pl_llm_fault *f, unsigned retry_after);
 extern const struct pl_llm_calls pl_llm_reply_calls;
 /* generate.c */
 void pl_llm_generate(struct pl_llm_reply *r);

@@ -93,6 +93,10 @@ def test_the_openai_client(serve, model):
     assert first.token == first.top_logprobs[0].token and len(first.top_logprobs) == 2 and first.logprob <= 0
     two = ai.completions.create(model="tiny", prompt="1, 2, 3,", temperature=0, max_tokens=8, n=2, stop=["9"])
     assert two.choices[0].text == two.choices[1].text == " 4, 5, 6"[: len(two.choices[0].text)]
+    # usage counts each prompt once, however many answers it has
+    one, other = (ai.completions.create(model="tiny", prompt=p, temperature=0, max_tokens=2).usage.prompt_tokens for p in ("a b c", "d e f g h"))
+    both = ai.completions.create(model="tiny", prompt=["a b c", "d e f g h"], temperature=0, max_tokens=2, n=2).usage
+    assert one != other and both.prompt_tokens == one + other and both.completion_tokens == 8
     vectors = ai.embeddings.create(model="tiny", input=["the sea", "the sea", "a tax form"])
     a, b, c = (d.embedding for d in vectors.data)
     assert a == b and a != c and math.isclose(sum(x * x for x in a), 1, rel_tol=1e-4)
