@@ -144,6 +144,27 @@ static void reload(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
 }
 
+/* Which program runs is for those who may sign in on this machine: a token moves to what is installed. */
+static void upgrade(struct pl_admin *a, struct pl_conn *c, json_t *body) {
+    struct pl_err err = { 0 };
+    uid_t uid;
+    json_int_t take_ms = json_integer_value(json_object_get(body, "timeout_ms"));
+    const struct pl_upgrade_wish wish = { .binary = json_string_value(json_object_get(body, "binary")),
+                                          .take_ms = take_ms > 0 ? (uint64_t)take_ms : 0 };
+    if (wish.binary != NULL && !pl_conn_peer_uid(c, &uid)) {
+        pl_admin_reply_error(c, 403, "forbidden", "a binary can be named over run_dir/admin.sock only",
+                             "without one the server moves to what is installed in its own place");
+        return;
+    }
+    struct pl_action *x = new_action(a);
+    if (!a->o.upgrade(&wish, x->id, &err)) {
+        x->id[0] = '\0';
+        pl_admin_reply_error(c, 409, "conflict", err.msg, err.hint);
+        return;
+    }
+    pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", x->id));
+}
+
 static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     const char *name = json_string_value(json_object_get(body, "level"));
     for (int l = PL_DEBUG; name != NULL && l <= PL_ERROR; l++) {
@@ -165,10 +186,15 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_ac
                   { "/reload", reload },
                   { "/enforce", enforce },
                   { "/drain", drain },
+                  { "/upgrade", upgrade },
                   { "/explain", pl_explain_order },
                   { "/snapshot", pl_snapshot_order },
                   { "/log-level", log_level } };
     char peer[PL_PEER_TEXT];
+    if (a->left) {
+        pl_admin_reply_error(c, 503, "service_unavailable", "another main has taken over: ask again", NULL);
+        return;
+    }
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;
         json_t *doc = json_loadb(body, len, 0, NULL);

@@ -269,6 +269,14 @@ void pl_admin_set_tls(struct pl_admin *a, struct pl_tls *tls) {
     pl_server_set_tls(a->server, tls);
 }
 
+void pl_admin_unlisten(struct pl_admin *a) { pl_server_unlisten(a->server); }
+
+void pl_admin_leave(struct pl_admin *a) {
+    a->left = true;
+    pl_followers_end(a);
+    pl_server_leave(a->server, NULL, NULL);
+}
+
 void pl_admin_close(struct pl_admin *a) {
     pl_timer_stop(&a->pulse);
     pl_followers_end(a);

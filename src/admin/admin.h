@@ -13,12 +13,18 @@
 #include "net/timers.h"
 
 struct pl_admin;
+/* An order to put another main at the helm. */
+struct pl_upgrade_wish {
+    const char *binary; /* absolute; NULL: the one we were started from, as it is on the disk now */
+    uint64_t take_ms;   /* it must have taken over by then; 0: as usual */
+};
 struct pl_admin_options {
     struct pl_app *app;
     struct pl_crew *crew;
     struct pl_gateway *gateway;
     struct pl_timers *timers;
     bool (*reload)(bool check, const char *action, struct pl_err *err);
+    bool (*upgrade)(const struct pl_upgrade_wish *wish, const char *action, struct pl_err *err);
     const char *version, *start_reason; /* "first", "crash", "hang", "upgrade" */
     const char *listen, *admin;         /* addresses really bound, for /status */
     const char *state_dir;              /* NULL: none */
@@ -44,6 +50,10 @@ void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_statu
 /* The same with a document that the verb prints; NULL: none. */
 void pl_admin_action_report(struct pl_admin *a, const char *action, int exit_status, const char *message,
                             const char *json);
+/* Another main is asked from now on: ends followers; a connection that is open still gets answers to questions,
+ * orders are sent to the other one. */
+void pl_admin_leave(struct pl_admin *a);
+void pl_admin_unlisten(struct pl_admin *a); /* closes the listeners: others take their place, or these again */
 /* Ends followers and connections. */
 void pl_admin_close(struct pl_admin *a);
 

@@ -46,6 +46,7 @@ struct pl_admin {
     struct pl_promtext *prom;
     struct pl_key_digest token;
     bool has_token;
+    bool left; /* another main is at the helm */
     int64_t tls_until_s; /* seconds since 1970; 0: no TLS */
     struct pl_log_sampler refused;
 };

@@ -296,6 +296,7 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
                           "uptime_s", (double)(now - app->started_ms) / 1000, "ready", pl_admin_ready(a),
                           "draining", app->stopping, "dry_run", a->o.dry_run, "config", config, "services",
                           services, "events", events_json(a, 10));
+    json_object_set_new(o, "started", json_string(a->o.start_reason));
     add_last_life(o, a->o.crew);
     json_object_set_new(o, "gpus", gpus_json(a, now));
     if (a->o.state_dir != NULL) json_object_set_new(o, "state_dir", json_string(a->o.state_dir));

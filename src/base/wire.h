@@ -21,7 +21,8 @@ enum {
     PL_WIRE_MAX_FDS = 4,
     PL_WIRE_MAX_BYTES = 8192,
     PL_WIRE_NOTE_BYTES = 4096,
-    PL_WIRE_NAME_BYTES = 32
+    PL_WIRE_NAME_BYTES = 32,
+    PL_WIRE_WORDS_BYTES = 320
 };
 
 /* Descriptors of a worker. Fixed numbers, so that argv can be written before the spawn. */
@@ -46,7 +47,7 @@ enum {
     X(UPGRADE,                   8,     sizeof(struct pl_wire_head))                                         \
     X(TAKE,                      9,     sizeof(struct pl_wire_head))                                         \
     X(STOOD_DOWN,               10,     sizeof(struct pl_wire_head))                                         \
-    X(BYE,                      11,     sizeof(struct pl_wire_bye))                                          \
+    X(BYE,                      11,     offsetof(struct pl_wire_bye, words))                                 \
     /* replies */                                                                                            \
     X(WELCOME,                  65,     sizeof(struct pl_wire_welcome))                                      \
     X(ITEM,                     66,     offsetof(struct pl_wire_item, note))                                 \
@@ -62,7 +63,7 @@ enum {
     X(STUCK,                    83,     sizeof(struct pl_wire_exit))                                         \
     X(HELM,                     84,     sizeof(struct pl_wire_head))                                         \
     X(STAND_DOWN,               85,     sizeof(struct pl_wire_head))                                         \
-    X(UPGRADED,                 86,     sizeof(struct pl_wire_upgraded))                                     \
+    X(UPGRADED,                 86,     offsetof(struct pl_wire_upgraded, words))                            \
     X(MAIN_EXITED,              87,     sizeof(struct pl_wire_main_exited))                                  \
     X(STOP,                     88,     sizeof(struct pl_wire_stop))
 /* clang-format on */
@@ -214,11 +215,20 @@ struct pl_wire_forget {
     uint64_t generation; /* must be GONE */
 };
 
-/* The helm says BYE: workers are stopped and the keeper exits with this status. Others: they leave. */
+/* The helm says BYE: workers are stopped and the keeper exits with this status. Others: they leave; `words` of
+ * a candidate say why it does not take the helm, and reach the old main in UPGRADED. Ends with NUL or is full. */
 struct pl_wire_bye {
     struct pl_wire_head head;
     uint32_t status;
     uint32_t pad;
+    char words[PL_WIRE_WORDS_BYTES];
+};
+
+/* Descriptor: the new binary. 0: as the keeper was told at its start. */
+struct pl_wire_upgrade {
+    struct pl_wire_head head;
+    uint32_t take_ms;  /* from now to TAKE */
+    uint32_t leave_ms; /* how long the old main may live on when the helm has moved */
 };
 
 struct pl_wire_refused {
@@ -231,6 +241,7 @@ struct pl_wire_upgraded {
     struct pl_wire_head head;
     uint32_t error; /* 0: the helm has moved */
     int32_t status; /* wait status of the candidate if it ended */
+    char words[PL_WIRE_WORDS_BYTES]; /* what it said in its BYE */
 };
 
 struct pl_wire_main_exited {
@@ -267,6 +278,7 @@ struct pl_wire_message {
         struct pl_wire_hold hold;
         struct pl_wire_forget forget;
         struct pl_wire_bye bye;
+        struct pl_wire_upgrade upgrade;
         struct pl_wire_refused refused;
         struct pl_wire_upgraded upgraded;
         struct pl_wire_main_exited main_exited;

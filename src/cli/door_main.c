@@ -34,6 +34,7 @@ static struct {
     char told[sizeof(struct pl_err)]; /* the last rejection: a file that stays wrong is told once */
     unsigned generation;
     bool made, busy, again, ok;
+    bool frozen, missed; /* missed: something has changed meanwhile */
 } watching;
 
 static void on_quiet(uv_timer_t *t);
@@ -143,6 +144,8 @@ static void on_read(uv_work_t *work, int status) {
     if (watching.ok) watching.told[0] = '\0';
     if (!watching.ok) {
         tell_rejected();
+    } else if (watching.frozen) {
+        watching.missed = true;
     } else if (watching.generation == door.generation && !pl_papers_same(&watching.fresh.papers, &door.now)) {
         pl_door_put(&watching.fresh);
     }
@@ -167,8 +170,18 @@ static struct pl_config *copy_config(void) {
     return c;
 }
 
+void pl_door_freeze(bool yes) {
+    watching.frozen = yes;
+    if (!yes && watching.missed) look_soon();
+    if (!yes) watching.missed = false;
+}
+
 static void on_quiet(uv_timer_t *t) {
     (void)t;
+    if (watching.frozen) {
+        watching.missed = true;
+        return;
+    }
     if (watching.busy) {
         watching.again = true;
         return;

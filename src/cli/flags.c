@@ -29,6 +29,9 @@ static const struct pl_flag reload_flags[] = {
     { "check", 0, PL_FLAG_SWITCH, NULL, "only show what would change, and how" },
     { "no-wait", 0, PL_FLAG_SWITCH, NULL, "do not wait for new generations" },
 };
+static const struct pl_flag upgrade_flags[] = {
+    { "timeout", 0, PL_FLAG_VALUE, "DUR", "the new main must have taken over by then (60s)" },
+};
 static const struct pl_flag sample_flags[] = {
     { "from-next", 0, PL_FLAG_OPTIONAL, "N", "the next N requests (1) that are answered well" },
     { "file", 0, PL_FLAG_VALUE, "BODY", "this file's bytes" },
@@ -131,6 +134,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "events", events_flags, sizeof events_flags / sizeof *events_flags },
         { "restart", restart_flags, sizeof restart_flags / sizeof *restart_flags },
         { "reload", reload_flags, sizeof reload_flags / sizeof *reload_flags },
+        { "upgrade", upgrade_flags, sizeof upgrade_flags / sizeof *upgrade_flags },
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },
         { "explain", explain_flags, sizeof explain_flags / sizeof *explain_flags },
         { "plan", plan_flags, sizeof plan_flags / sizeof *plan_flags },

@@ -112,9 +112,13 @@ bool pl_path_cache_dir(char out[PL_PATH_BYTES], struct pl_err *err) {
 }
 
 bool pl_path_program(char out[PL_PATH_BYTES], struct pl_err *err) {
+    static const char gone[] = " (deleted)";
     ssize_t n = readlink("/proc/self/exe", out, PL_PATH_BYTES - 1);
     if (n <= 0) return PL_FAIL_SYS(err, errno, "find our own program in /proc/self/exe");
     out[n] = '\0';
+    /* Replaced on the disk since it was started; its parts lie where they lay. */
+    size_t end = (size_t)n - strlen(gone);
+    if ((size_t)n > strlen(gone) && strcmp(out + end, gone) == 0) out[end] = '\0';
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "base/ring.h"
 #include "cli/accept.h"
 #include "cli/door.h"
+#include "cli/helm.h"
 #include "cli/verbs.h"
 #include "config/diff.h"
 #include "crew/look.h"
@@ -32,6 +33,7 @@ static struct {
 static struct pl_logger *log_of(void) { return renew.o.app->log; }
 
 void pl_renew_init(const struct pl_renew_options *o) { renew.o = *o; }
+bool pl_renew_busy(void) { return renew.busy; }
 bool pl_renew_rejected(void) { return renew.rejected; }
 
 /* --- the end, one way or the other */
@@ -264,6 +266,8 @@ static void was_read(uv_work_t *work, int status) {
 
 bool pl_renew_order(bool check, const char *action, struct pl_err *err) {
     if (renew.busy) return PL_FAIL(err, PL_E_LIMIT, "a reload is under way");
+    if (!pl_helm_ours() || pl_helm_under_way())
+        return PL_FAIL(err, PL_E_LIMIT, "an upgrade is under way: wait for its end");
     renew.busy = true;
     renew.check = check;
     renew.failed = false;

@@ -27,5 +27,6 @@ bool pl_renew_order(bool check, const char *action, struct pl_err *err);
 /* The crew's on_action for a replacement that a reload ordered (its action is PL_RENEW_ACTION). */
 #define PL_RENEW_ACTION "reload"
 void pl_renew_replaced(bool ok, const char *message);
+bool pl_renew_busy(void);     /* one is under way */
 bool pl_renew_rejected(void); /* the last one was */
 #endif

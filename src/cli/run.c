@@ -18,10 +18,11 @@
 
 #include "admin/admin.h"
 #include "base/cleanup.h"
-#include "cli/bound.h"
 #include "cli/door.h"
 #include "cli/dry_run.h"
+#include "cli/helm.h"
 #include "cli/keeps.h"
+#include "cli/listening.h"
 #include "cli/log_form.h"
 #include "cli/paths.h"
 #include "cli/renew.h"
@@ -36,7 +37,6 @@
 enum {
     SPARE_FDS = 256,
     FDS_PER_WORKER = 2,
-    MAX_LISTENERS = 16,
     MAX_ARGUMENTS = 1024,
     HEART_MS = 200,
     STREAM_LOOK_MS = 1000
@@ -52,17 +52,19 @@ struct run {
     struct pl_crew *crew;
     struct pl_gateway *gateway;
     struct pl_admin *admin;
-    const char *run_dir, *state_dir, *python_side;
+    const char *run_dir, *state_dir;
+    char python_side[PL_PATH_BYTES];
     char watch[PL_PATH_BYTES];
     char program[PL_PATH_BYTES]; /* "": not known */
-    char listen[128], admin_at[128];
     struct pl_user worker_user;
-    char wanted[128]; /* the first address as the configuration names it */
+    char wanted[PL_LISTENING_TEXT]; /* the first address as the configuration names it */
     struct pl_crew_hooks gateway_hooks;
     uv_timer_t heart;
     uv_signal_t hangup;
     struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
-    bool ready_told, draining, crew_stopping;
+    bool candidate, taken; /* started by an upgrade; and it has the helm */
+    uint64_t other_main; /* the main before us, which finishes its requests; 0: there is none */
+    bool ready_told, draining, crew_stopping, empty;
     uint64_t failed_since_ms, drain_from_ms;
     int exit_status;
 };
@@ -83,11 +85,8 @@ static void leave_termination_message(void) {
     }
 }
 
-static void bye(int status) {
+static _Noreturn void end(int status) {
     struct pl_wire_message m;
-    if (status != 0) leave_termination_message();
-    pl_last_life_goodbye(run.crew, status);
-    pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
     pl_admin_close(run.admin);
     pl_crew_close(run.crew);
     pl_keeps_close(&run.app, status);
@@ -97,6 +96,19 @@ static void bye(int status) {
     fcntl(run.link.fd, F_SETFL, 0);
     pl_wire_send(run.link.fd, &m);
     _exit(status);
+}
+
+static void bye(int status) {
+    if (status != 0) leave_termination_message();
+    pl_last_life_goodbye(run.crew, status);
+    pl_log(run.app.log, PL_INFO, "main.stopped", F_INT("status", status));
+    end(status);
+}
+
+/* Another main is at the helm, and the last of what was open here is over: no goodbye for the instance. */
+static void on_left(size_t cut) {
+    pl_log(run.app.log, PL_INFO, "main.left", F_INT("pid", getpid()), F_INT("cut", cut));
+    end(0);
 }
 
 static void on_crew_stopped(void *ctx) {
@@ -111,14 +123,23 @@ static void stop_crew(void) {
     pl_crew_stop(run.crew);
 }
 
+/* The workers may still answer requests of the main before us. */
 static void on_empty(void *ctx) {
     (void)ctx;
-    stop_crew();
+    run.empty = true;
+    if (run.other_main == 0) stop_crew();
+}
+
+static void on_other_left(void) {
+    run.other_main = 0;
+    pl_crew_other_main(run.crew, false);
+    if (run.empty) stop_crew();
 }
 
 static void on_drain_timeout(struct pl_timer *t) {
     uint64_t drained = pl_now_ms(run.app.clock) - run.drain_from_ms;
-    if (run.app.config->drain_timeout_ms == PL_CFG_AUTO && pl_crew_streams(run.crew) > 0 &&
+    bool streams = pl_crew_streams(run.crew) > 0 || run.other_main != 0;
+    if (run.app.config->drain_timeout_ms == PL_CFG_AUTO && streams &&
         drained < PL_CREW_STREAM_DRAIN_MS) {
         pl_timer_start(run.timers, t, STREAM_LOOK_MS, on_drain_timeout);
         return;
@@ -160,7 +181,13 @@ static void stop(const char *why, uint32_t deadline_ms, int status) {
 
 static void on_keeper_news(void *ctx, struct pl_wire_message *m) {
     (void)ctx;
-    if (m->head.kind == PL_WIRE_STOP) stop("SIGTERM", m->stop.deadline_ms, 0);
+    if (m->head.kind == PL_WIRE_MAIN_EXITED) on_other_left();
+    pl_helm_news(m);
+    if (m->head.kind != PL_WIRE_STOP) return;
+    if (pl_helm_ours())
+        stop("SIGTERM", m->stop.deadline_ms, 0);
+    else
+        pl_helm_hurry();
 }
 
 /* --- the heart: proof of life for the keeper, and the slow questions */
@@ -194,8 +221,10 @@ static void on_heart(uv_timer_t *t) {
     (void)t;
     uint64_t now = pl_now_ms(run.app.clock);
     beat();
-    look_for_ready(now);
-    look_for_failure(now);
+    if (pl_helm_ours()) {
+        look_for_ready(now);
+        look_for_failure(now);
+    }
     pl_gateway_record_open(run.gateway, HEART_MS);
     pl_keeps_beat(&run.app, now);
 }
@@ -238,7 +267,10 @@ static bool read_config(struct pl_err *err) {
     return run.app.config != NULL;
 }
 
-static const char *start_reason(void) { return run.welcome.main_id == 1 ? "first" : "crash"; }
+static const char *start_reason(void) {
+    if (run.candidate) return "upgrade";
+    return run.welcome.main_id == 1 ? "first" : "crash";
+}
 
 static void on_event(void *ctx, enum pl_level level, const char *event, const char *line, size_t len) {
     (void)ctx;
@@ -331,20 +363,6 @@ static bool read_arguments(struct pl_err *err) {
     return true;
 }
 
-static bool listen_all(struct pl_err *err) {
-    char name[16];
-    for (int i = 0; i < MAX_LISTENERS; i++) {
-        char at[128];
-        snprintf(name, sizeof name, "listen:%d", i);
-        int fd = pl_held_take(&run.held, name);
-        if (fd == -1) break;
-        pl_bound_text(fd, at, sizeof at);
-        if (i == 0) snprintf(run.listen, sizeof run.listen, "%s", at);
-        if (!pl_gateway_listen(run.gateway, fd, at, err)) return false;
-    }
-    return true;
-}
-
 /* http.port in a service's decorator says where to listen when nothing nearer does, and it is known only now.
  */
 static void on_described(void *ctx, struct pl_service *s) {
@@ -355,47 +373,14 @@ static void on_described(void *ctx, struct pl_service *s) {
     enum pl_origin origin = pl_config_origin(run.app.config, PL_CFG_INSTANCE, "listen", NULL);
     bool inherited = origin == PL_FROM_DECORATOR || origin == PL_FROM_BENTOML_CONFIG;
     if (!inherited || listen->count != 1 || strcmp(listen->at[0].text, run.wanted) == 0) return;
-    int fd = pl_bound_open(&listen->at[0], &err);
-    if (fd == -1) {
+    if (!pl_listening_move(&listen->at[0], &err)) {
         pl_log(run.app.log, PL_ERROR, "config.rejected", F_STR("message", err.msg));
         stop("listen", 0, 5);
         return;
     }
     snprintf(run.wanted, sizeof run.wanted, "%s", listen->at[0].text);
-    pl_bound_text(fd, run.listen, sizeof run.listen);
-    hold("listen:0", fd);
-    pl_gateway_unlisten(run.gateway);
-    if (!pl_gateway_listen(run.gateway, fd, run.listen, &err)) stop("listen", 0, 5);
-    pl_log(run.app.log, PL_INFO, "listen.moved", F_STR("listen", run.listen),
+    pl_log(run.app.log, PL_INFO, "listen.moved", F_STR("listen", pl_listening_data()),
            F_STR("origin", pl_origin_name(origin)));
-}
-
-/* The socket in the run folder is made by the first main and kept by the keeper for the next. */
-static bool listen_admin(struct pl_err *err) {
-    int fd = pl_held_take(&run.held, "admin");
-    if (fd != -1) {
-        pl_bound_text(fd, run.admin_at, sizeof run.admin_at);
-        if (!pl_admin_listen(run.admin, fd, "admin", err)) return false;
-    }
-    int socket_fd = pl_held_take(&run.held, "admin.sock");
-    if (socket_fd == -1) {
-        socket_fd = pl_bound_socket(run.run_dir, "admin.sock", err);
-        if (socket_fd == -1) return false;
-        hold("admin.sock", socket_fd);
-    }
-    if (run.admin_at[0] == '\0')
-        snprintf(run.admin_at, sizeof run.admin_at, "unix:%s/admin.sock", run.run_dir);
-    return pl_admin_listen(run.admin, socket_fd, "admin.sock", err);
-}
-
-static bool listen_agents(struct pl_err *err) {
-    int fd = pl_held_take(&run.held, "agents.sock");
-    if (fd == -1) {
-        fd = pl_bound_socket(run.run_dir, "agents.sock", err);
-        if (fd == -1) return false;
-        hold("agents.sock", fd);
-    }
-    return pl_crew_agents(run.crew, fd, err);
 }
 
 static void first_figures(void) {
@@ -457,10 +442,11 @@ static bool make_parts(struct pl_err *err) {
                                     .gateway = run.gateway,
                                     .timers = run.timers,
                                     .reload = pl_renew_order,
+                                    .upgrade = pl_helm_order,
                                     .version = PL_VERSION,
                                     .start_reason = start_reason(),
-                                    .listen = run.listen,
-                                    .admin = run.admin_at,
+                                    .listen = pl_listening_data(),
+                                    .admin = pl_listening_admin(),
                                     .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
                                     .program = run.program[0] != '\0' ? run.program : NULL,
                                     .keeper_pid = run.welcome.keeper_pid,
@@ -484,7 +470,7 @@ static void tell_start(void) {
     const struct pl_config *c = run.app.config;
     pl_config_hash(c, hash);
     pl_log(run.app.log, PL_INFO, "main.started", F_STR("version", PL_VERSION), F_INT("pid", getpid()),
-           F_STR("reason", start_reason()), F_STR("listen", run.listen), F_STR("admin", run.admin_at),
+           F_STR("reason", start_reason()), F_STR("listen", pl_listening_data()), F_STR("admin", pl_listening_admin()),
            F_STR("run_dir", run.run_dir), F_BOOL("dry_run", pl_dry_run()));
     pl_log(run.app.log, PL_INFO, "config.loaded", F_STR("file", c->file), F_STR("hash", hash));
     tell_links();
@@ -507,6 +493,36 @@ static void note_listener(void) {
     if (fd != -1) pl_bound_text(fd, run.wanted, sizeof run.wanted);
 }
 
+/* All that could fail has been made: now the helm. What is held was listed before, and the old main has gone on
+ * since. */
+static bool take_helm(struct pl_err *err) {
+    static const char *const read_already[] = { "config", "args", "door" };
+    if (!pl_helm_take(&run.link, beat, err)) return false;
+    for (size_t i = 0; i < run.held.count; i++)
+        if (run.held.at[i].fd != -1) close(run.held.at[i].fd);
+    if (!pl_held_list(&run.link, &run.held, err)) return false;
+    for (size_t i = 0; i < sizeof read_already / sizeof *read_already; i++) {
+        int fd = pl_held_take(&run.held, read_already[i]);
+        if (fd != -1) close(fd);
+    }
+    run.other_main = run.welcome.other_main_id;
+    run.taken = true;
+    open_record();
+    return true;
+}
+
+static void make_helm(void) {
+    pl_helm_init(&(struct pl_helm_options){ .app = &run.app,
+                                            .link = &run.link,
+                                            .crew = run.crew,
+                                            .gateway = run.gateway,
+                                            .admin = run.admin,
+                                            .timers = run.timers,
+                                            .program = run.program,
+                                            .action_done = on_renew_done,
+                                            .left = on_left });
+}
+
 static bool start(struct pl_err *err) {
     struct pl_crew_hooks hooks;
     run.app.loop = uv_default_loop();
@@ -516,10 +532,12 @@ static bool start(struct pl_err *err) {
     if (getrandom(&run.app.boot, sizeof run.app.boot, 0) != sizeof run.app.boot) run.app.boot = pl_now_us();
     if (!pl_hello(&run.link, PL_VERSION, &run.welcome, &run.beat, err)) return false;
     run.app.keeper_boot = run.welcome.boot;
+    run.candidate = run.welcome.role == PL_ROLE_CANDIDATE;
+    run.other_main = run.welcome.other_main_id;
     beat();
     run.admin = pl_admin_create(err);
     if (run.admin == NULL || !pl_held_list(&run.link, &run.held, err) || !read_config(err)) return false;
-    open_record();
+    if (!run.candidate) open_record();
     if (!make_log(err)) return false;
     settle_worker_lines();
     if (!make_parts(err) || !read_arguments(err)) return false;
@@ -527,12 +545,20 @@ static bool start(struct pl_err *err) {
         .app = &run.app, .gateway = run.gateway, .admin = run.admin, .hold = hold
     };
     if (!pl_door_start(&door, pl_held_take(&run.held, "door"), err)) return false;
+    make_helm();
+    if (run.candidate && !take_helm(err)) return false;
     note_listener();
     pl_gateway_hooks(run.gateway, &run.gateway_hooks);
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
-    if (!listen_all(err) || !listen_admin(err) || !listen_agents(err)) return false;
+    pl_crew_other_main(run.crew, run.other_main != 0);
+    const struct pl_listening_options listening = { .gateway = run.gateway,
+                                                    .admin = run.admin,
+                                                    .crew = run.crew,
+                                                    .run_dir = run.run_dir,
+                                                    .hold = hold };
+    if (!pl_listening_start(&listening, &run.held, err)) return false;
     tell_start();
     start_heart();
     pl_watchers_start(&run.app, run.crew);
@@ -551,10 +577,13 @@ int pl_run_main(int argc, char **argv) {
     prctl(PR_SET_DUMPABLE, 0);
     run.run_dir = argv[2];
     run.state_dir = argv[3];
-    run.python_side = argv[4];
+    /* Ours: the keeper's arguments are those of the main that it was started with. */
+    if (!pl_path_python_side(run.python_side, &err))
+        snprintf(run.python_side, sizeof run.python_side, "%s", argv[4]);
     if (!pl_path_program(run.program, &err)) run.program[0] = '\0';
     if (!start(&err)) {
         fprintf(stderr, "plimsoll: main: %s\n", err.msg);
+        if (run.candidate && !run.taken) pl_helm_decline(&run.link, pl_err_exit_status(err.code), err.msg);
         return pl_err_exit_status(err.code);
     }
     uv_run(run.app.loop, UV_RUN_DEFAULT);

@@ -136,9 +136,20 @@ static void on_knock(uv_stream_t *listener, int status) {
 }
 
 bool pl_crew_agents(struct pl_crew *c, int fd, struct pl_err *err) {
-    int r = uv_pipe_init(c->app->loop, &c->agents, 0);
-    if (r == 0) r = uv_pipe_open(&c->agents, fd);
-    c->agents.data = c;
-    if (r == 0) r = uv_listen((uv_stream_t *)&c->agents, 16, on_knock);
+    uv_pipe_t *p = calloc(1, sizeof *p);
+    if (p == NULL || uv_pipe_init(c->app->loop, p, 0) != 0) {
+        free(p);
+        close(fd);
+        return PL_FAIL(err, PL_E_NOMEM, "listen on agents.sock: out of memory");
+    }
+    p->data = c;
+    c->agents = p;
+    int r = uv_pipe_open(p, fd);
+    if (r == 0) r = uv_listen((uv_stream_t *)p, 16, on_knock);
     return r == 0 || PL_FAIL(err, PL_E_SYS, "listen on agents.sock: %s", uv_strerror(r));
+}
+
+void pl_crew_agents_close(struct pl_crew *c) {
+    if (c->agents != NULL) uv_close((uv_handle_t *)c->agents, on_closed);
+    c->agents = NULL;
 }

@@ -233,6 +233,15 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
     }
 }
 
+void pl_control_listen(struct pl_worker *w, bool yes) {
+    uv_stream_t *stream = (uv_stream_t *)w->more->control;
+    if (stream == NULL) return;
+    if (yes)
+        uv_read_start(stream, on_alloc, on_read);
+    else
+        uv_read_stop(stream);
+}
+
 bool pl_control_open(struct pl_worker *w, int fd) {
     uv_pipe_t *pipe = malloc(sizeof *pipe);
     if (pipe == NULL || uv_pipe_init(w->service->crew->app->loop, pipe, 0) != 0 ||

@@ -183,10 +183,17 @@ struct pl_worker *pl_crew_by_generation(struct pl_crew *c, uint64_t generation) 
     return NULL;
 }
 
-static void on_news(void *ctx, struct pl_wire_message *m) {
-    struct pl_crew *c = ctx;
+void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m) {
     struct pl_worker *w = NULL;
     bool of_generation = m->head.kind >= PL_WIRE_RUNNING && m->head.kind <= PL_WIRE_STUCK;
+    if (of_generation && c->left) {
+        pl_crew_watch_end(c, &m->exit);
+        return;
+    }
+    if (of_generation && c->resting) {
+        pl_crew_keep_news(c, m);
+        return;
+    }
     if (of_generation && pl_watcher_news(c, m)) return;
     switch (m->head.kind) {
     case PL_WIRE_RUNNING:
@@ -216,6 +223,8 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
         break;
     }
 }
+
+static void on_news(void *ctx, struct pl_wire_message *m) { pl_crew_news(ctx, m); }
 
 static bool all_gone(const struct pl_crew *c) {
     for (size_t i = 0; i < c->every_count; i++)
@@ -258,6 +267,8 @@ static void on_tick(uv_timer_t *t) {
         c->on_stopped(c->ctx);
     }
 }
+
+void pl_crew_run(struct pl_crew *c) { uv_timer_start(&c->tick, on_tick, PL_CREW_TICK_MS, PL_CREW_TICK_MS); }
 
 bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct pl_held_list *held,
                    struct pl_err *err) {
@@ -310,7 +321,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     pl_watcher_start(c);
     uv_timer_init(c->app->loop, &c->tick);
     c->tick.data = c;
-    uv_timer_start(&c->tick, on_tick, PL_CREW_TICK_MS, PL_CREW_TICK_MS);
+    pl_crew_run(c);
     return true;
 }
 

@@ -121,7 +121,7 @@ static void look_at_requests(struct pl_worker *w) {
 
 /* A dependency is judged by its memory alone: its requests do not pass through us. */
 void pl_guard_tick(struct pl_crew *c, uint64_t now) {
-    if (c->stopping) return;
+    if (c->stopping || c->frozen) return;
     pl_host_tick(c, now);
     for (size_t i = 0; i < c->every_count; i++) {
         struct pl_service *s = c->every[i];

@@ -285,7 +285,7 @@ static const char *program_of(const struct pl_service *s) {
     return own ? s->config->command.at[0] : s->config->python;
 }
 
-static void explain(struct pl_worker *w) {
+void pl_life_explain(struct pl_worker *w) {
     struct pl_worker_more *o = w->more;
     char line[512] = "";
     struct pl_buf text;
@@ -358,7 +358,7 @@ void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e) {
     pl_output_read(w);
     pl_devices_exited(w);
     pl_life_feed(w, PL_WEV_EXITED);
-    if (is_failure(w->more)) explain(w);
+    if (is_failure(w->more)) pl_life_explain(w);
     struct pl_page_counters p;
     if (pl_depend_is(w->service) && pl_page_counters(&w->page, &p)) w->lost_in_handlers = p.in_flight;
     c->hooks.exited(c->hooks.ctx, w);
@@ -492,7 +492,8 @@ bool pl_life_drained(struct pl_worker *w) {
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
     if (pl_depend_is(w->service))
         return w->more->left_socket && (!pl_page_counters(&w->page, &p) || p.tasks == 0);
-    return !pl_page_counters(&w->page, &p) || (p.in_flight == 0 && p.tasks == 0);
+    if (!pl_page_counters(&w->page, &p)) return !w->service->crew->other_main;
+    return p.in_flight == 0 && p.tasks == 0;
 }
 
 /* --- the difference between what is and what should be */
@@ -530,7 +531,7 @@ void pl_life_successor(struct pl_service *s, struct pl_worker *old) { start_in(s
 
 void pl_life_tend(struct pl_service *s, uint64_t now) {
     (void)now;
-    if (s->crew->stopping || s->crew->adopting) return;
+    if (s->crew->stopping || s->crew->adopting || s->crew->resting) return;
     for (uint32_t slot = 1; slot <= pl_life_slots(s); slot++)
         if (!occupied(s, slot)) start_in(s, slot, NULL);
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
@@ -589,6 +590,7 @@ void pl_life_tick(struct pl_crew *c, uint64_t now) {
 void pl_life_ready_changed(struct pl_service *s) {
     struct pl_service_more *o = s->more;
     bool ready = pl_service_ready(s);
+    if (s->crew->left) return; /* another main says how it is */
     if (o->ready_told && o->ready_was == ready) return;
     bool first = !o->ready_told;
     o->ready_told = true;

@@ -243,11 +243,14 @@ struct pl_crew {
     struct pl_service **every; /* those, then their dependencies */
     size_t every_count;
     uv_timer_t tick;
-    uv_pipe_t agents; /* listens */
+    uv_pipe_t *agents; /* listens; NULL: not now */
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
     bool adopting; /* not all that is there is known yet: nothing is started */
+    bool frozen, resting, left, other_main; /* rest.c */
+    struct pl_wire_exit *kept_news; /* at rest: what the keeper has told; owned */
+    size_t kept_count;
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
     void (*on_report)(void *ctx, const char *action, int exit_status, const char *message, const char *json);
@@ -260,12 +263,20 @@ struct pl_crew {
     const char *watch_path;         /* NULL: nothing watches */
 };
 
+/* crew.c */
+void pl_crew_run(struct pl_crew *c);                               /* the tick, from now on */
+void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m);   /* of the keeper */
+/* rest.c */
+void pl_crew_keep_news(struct pl_crew *c, const struct pl_wire_message *m);
+void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e);
+
 /* life.c: every change of state and its side effects go through here. */
 void pl_life_feed(struct pl_worker *w, enum pl_worker_event ev);
 struct pl_worker *pl_life_new(struct pl_service *s, uint32_t slot);
 void pl_life_tick(struct pl_crew *c, uint64_t now);
 void pl_life_exited(struct pl_worker *w, const struct pl_wire_exit *e);
 void pl_life_gone(struct pl_worker *w, const struct pl_wire_exit *e);
+void pl_life_explain(struct pl_worker *w);    /* why it died: cause and sentence */
 void pl_life_stuck(struct pl_worker *w);      /* its death is told without its end */
 void pl_life_order_stop(struct pl_worker *w); /* SIGTERM, then SIGKILL by the keeper */
 void pl_life_release(struct pl_worker *w);    /* frees it if nobody needs it any more */
@@ -320,6 +331,7 @@ void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *
 /* control.c */
 bool pl_control_open(struct pl_worker *w, int fd); /* takes fd */
 void pl_control_close(struct pl_worker *w);
+void pl_control_listen(struct pl_worker *w, bool yes); /* or leave what comes to another main */
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
 /* Asks a worker that has been told `go`: {"ask": verb, ...}. `more`: further members as JSON, from a comma
@@ -345,6 +357,7 @@ void pl_explain_name(const struct pl_worker *w, const char *ending, char *out, s
 /* snapshot.c: false, it is about something else */
 bool pl_snapshot_told(struct pl_worker *w, const char *line, size_t len);
 /* agents.c */
+void pl_crew_agents_close(struct pl_crew *c);
 void pl_agents_left(struct pl_worker *w); /* its control socket closes: forgets what its agent published */
 void pl_control_drain(
     struct pl_worker *w); /* a dependency leaves its shared socket; sets left_socket in the end */
@@ -368,6 +381,7 @@ static inline bool pl_depend_is(const struct pl_service *s) { return s->more->ap
 void pl_words_read(struct pl_worker *w, const char *line, size_t len);
 /* output.c */
 void pl_output_read(struct pl_worker *w);
+bool pl_output_written(struct pl_worker *w); /* all that was read; nothing more is */
 /* After GONE: all that it printed is on its way, or nobody has taken it for 10 s. */
 bool pl_output_done(struct pl_worker *w);
 void pl_output_free(struct pl_worker *w);

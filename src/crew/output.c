@@ -104,13 +104,20 @@ static bool hand_on(struct pl_worker *w) {
 
 void pl_output_read(struct pl_worker *w) {
     static char chunk[CHUNK];
-    if (w->more->ring.head == NULL) return;
+    if (w->more->ring.head == NULL || w->service->crew->resting) return;
     for (int turn = 0; turn < TURNS && hand_on(w); turn++) {
         size_t n = pl_ring_peek(&w->more->ring, chunk, sizeof chunk);
         if (n == 0) break;
         take(w, chunk, n, &w->more->unsent);
         count(w, n);
     }
+}
+
+bool pl_output_written(struct pl_worker *w) {
+    struct pl_ring *ring = &w->more->ring;
+    if (ring->head == NULL || w->more->let_go) return true;
+    return hand_on(w) &&
+           atomic_load_explicit(&ring->head->seen, memory_order_acquire) + w->more->partial.len >= ring->place;
 }
 
 bool pl_output_done(struct pl_worker *w) {

@@ -218,6 +218,7 @@ bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish
         return pl_err_hint(err,
                            "restart it where it was started: requests get 503 with Retry-After meanwhile");
     }
+    if (s->crew->frozen) return PL_FAIL(err, PL_E_LIMIT, "an upgrade is under way: wait for its end");
     if (r->active && !(r->waiting && wish->now)) {
         PL_FAIL(err, PL_E_LIMIT, "a replacement of %s %s", s->config->id,
                 r->waiting ? "waits for a quiet moment" : "is under way");
@@ -417,7 +418,7 @@ void pl_replace_tick(struct pl_service *s, uint64_t now) {
     struct pl_replacement *r = &s->more->replacement;
     if (!r->active || r->successor != NULL || s->crew->stopping) return;
     if (r->waiting) {
-        if (now - r->started_ms >= 1000) {
+        if (now - r->started_ms >= 1000 && !s->crew->frozen) {
             r->started_ms = now;
             try_slot(s);
         }

@@ -113,7 +113,7 @@ static void ask(struct pl_worker *w) {
 
 void pl_samples_loaded(struct pl_worker *w, struct pl_sample *list, const char *problem) {
     struct pl_worker_more *o = w->more;
-    if (w->state != PL_WORKER_WARMING) {
+    if (w->state != PL_WORKER_WARMING || w->service->crew->resting) {
         pl_samples_free(list);
         return;
     }

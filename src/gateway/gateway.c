@@ -142,9 +142,21 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
 
 void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx) {
     g->draining = true;
-    for (size_t i = 0; i < g->gate_count; i++) pl_learnt_save(&g->gates[i]);
+    pl_gateway_save(g);
     pl_server_drain(g->server, empty, ctx);
 }
+
+void pl_gateway_save(struct pl_gateway *g) {
+    for (size_t i = 0; !g->left && i < g->gate_count; i++) pl_learnt_save(&g->gates[i]);
+}
+
+void pl_gateway_leave(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx) {
+    g->left = true;
+    pl_timer_stop(&g->save_timer);
+    pl_server_leave(g->server, empty, ctx);
+}
+
+size_t pl_gateway_connections(const struct pl_gateway *g) { return pl_server_connections(g->server); }
 
 void pl_gateway_cut(struct pl_gateway *g) {
     for (size_t i = 0; i < g->gate_count; i++) pl_queue_empty(&g->gates[i], PL_REASON_DRAINING);

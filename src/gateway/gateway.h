@@ -58,6 +58,11 @@ void pl_gateway_set_tls(struct pl_gateway *g, struct pl_tls *tls);
 /* Takes nothing new: listeners and idle connections close, what runs or waits is finished; `empty` when
  * nobody is left (from the loop, or at once). Zombies are the crew's to wait for. */
 void pl_gateway_drain(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx);
+/* What was learnt goes to the state folder now: another main is about to read it. */
+void pl_gateway_save(struct pl_gateway *g);
+/* Another main serves from now on, and keeps what is learnt: what is open here is finished (net/server.h). */
+void pl_gateway_leave(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx);
+size_t pl_gateway_connections(const struct pl_gateway *g);
 /* The drain has taken too long: waiting requests are refused, running ones cut. */
 void pl_gateway_cut(struct pl_gateway *g);
 /* After `empty` and the crew's end. */

@@ -84,6 +84,7 @@ struct pl_main {
     uint64_t beat_ms;     /* when it last changed; before HELLO: the start */
     uint64_t kill_at_ms;  /* SIGABRT was sent */
     uint64_t leave_by_ms; /* 0: may stay */
+    uint64_t leave_ms;    /* what it asked for when it ordered an upgrade */
     uint64_t closed_ms;   /* it closed its channel, and yet it lives */
     unsigned news;
     unsigned sent;          /* messages, in this turn */
@@ -102,6 +103,8 @@ struct pl_keeper {
     struct pl_run_folder run;
     char *const *main_argv;
     int exe_fd;
+    int former_exe_fd; /* 0: none. Of the main before the last upgrade: the way back from one that crashes */
+    uint64_t helm_moved_ms;
     int signal_fd;
     bool had_terminal; /* stdin was one when we started */
     uint64_t boot;     /* one number for one life of the keeper */

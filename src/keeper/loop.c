@@ -46,7 +46,9 @@ static void stop_asked(struct pl_keeper *k, const char *signal) {
     pl_keeper_say(k, PL_INFO, "keeper.signal", "signal=%s", signal);
     k->stop_by_ms = k->now_ms + k->set.stop_ms;
     pl_keeper_stop(k, helm != NULL && helm->kill_at_ms == 0 ? PL_STOP_ASKED : PL_STOP_OWN, 0);
+    struct pl_main *leaving = pl_keeper_main_with(k, PL_ROLE_LEAVING);
     if (helm != NULL) helm->news |= PL_NEWS_STOP;
+    if (leaving != NULL) leaving->news |= PL_NEWS_STOP;
 }
 
 /* It means a reload, which is main's affair, unless it says that our terminal has gone. */

@@ -35,6 +35,20 @@ unsigned pl_keeper_crashes(const struct pl_keeper *k) {
     return count;
 }
 
+/* A main that crashes twice in the window after it took the helm is not the one we had before: that one comes
+ * back, with everything that it has left with us. */
+static void return_to_former(struct pl_keeper *k) {
+    if (k->former_exe_fd == 0) return;
+    unsigned since = 0;
+    for (unsigned i = 0; i < k->crash_count && i < PL_KEEPER_MOST_CRASHES; i++)
+        since += k->crashes[i] >= k->helm_moved_ms && k->now_ms - k->crashes[i] < k->set.crash_window_ms;
+    if (k->now_ms - k->helm_moved_ms >= k->set.crash_window_ms || since < 2) return;
+    close(k->exe_fd);
+    k->exe_fd = k->former_exe_fd;
+    k->former_exe_fd = 0;
+    pl_keeper_say(k, PL_ERROR, "main.former", "crashes=%u", since);
+}
+
 /* The helm ended without BYE, or could not be started; `how` says it in fields. */
 static void crashed(struct pl_keeper *k, const char *how) {
     k->crashes[k->crash_count % PL_KEEPER_MOST_CRASHES] = k->now_ms;
@@ -56,6 +70,7 @@ static void crashed(struct pl_keeper *k, const char *how) {
     }
     pl_keeper_say(k, PL_ERROR, "main.crashed", "%s restarts=%u restart_in_ms=%llu", how, recent - 1,
                   (unsigned long long)pause);
+    return_to_former(k);
     k->start_main_at_ms = k->now_ms + (pause != 0 ? pause : 1);
 }
 
@@ -122,15 +137,18 @@ void pl_keeper_give_helm(struct pl_keeper *k, struct pl_main *to) {
     struct pl_main *from = pl_keeper_main_with(k, PL_ROLE_HELM);
     if (from != NULL && from != to) {
         from->role = PL_ROLE_LEAVING;
-        from->leave_by_ms = k->now_ms + k->set.leave_ms;
+        from->leave_by_ms = k->now_ms + (from->leave_ms != 0 ? from->leave_ms : k->set.leave_ms);
         k->upgraded.error = 0;
         k->upgraded.status = 0;
+        k->upgraded.words[0] = '\0';
         from->news |= PL_NEWS_UPGRADED;
     }
     to->role = PL_ROLE_HELM;
     to->news = (to->news & ~(unsigned)PL_NEWS_STAND_DOWN) | PL_NEWS_HELM;
     if (to->exe_fd != -1) {
-        close(k->exe_fd);
+        if (k->former_exe_fd != 0) close(k->former_exe_fd);
+        k->former_exe_fd = k->exe_fd;
+        k->helm_moved_ms = k->now_ms;
         k->exe_fd = to->exe_fd;
         to->exe_fd = -1;
     }
@@ -147,6 +165,7 @@ void pl_keeper_fail_upgrade(struct pl_keeper *k, int error, int status) {
     if (candidate != NULL) kill(candidate->pid, SIGKILL);
     k->upgraded.error = (uint32_t)error;
     k->upgraded.status = status;
+    if (error != ECHILD) k->upgraded.words[0] = '\0'; /* it has said none: it was cut off */
     if (helm != NULL) {
         if (k->upgrade == PL_UPGRADE_STANDING_DOWN)
             helm->news = (helm->news & ~(unsigned)PL_NEWS_STAND_DOWN) | PL_NEWS_HELM;

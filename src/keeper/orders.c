@@ -204,7 +204,7 @@ static int on_forget(struct pl_keeper *k, const struct pl_wire_message *q) {
     return 0;
 }
 
-static int on_upgrade(struct pl_keeper *k, struct pl_wire_message *q) {
+static int on_upgrade(struct pl_keeper *k, struct pl_main *m, struct pl_wire_message *q) {
     if (q->fd_count != 1) return EINVAL;
     if (k->upgrade != PL_UPGRADE_NONE || k->stop != PL_STOP_NONE) return EBUSY;
     if (k->mains[0].pid != 0 && k->mains[1].pid != 0) return EBUSY;
@@ -217,8 +217,10 @@ static int on_upgrade(struct pl_keeper *k, struct pl_wire_message *q) {
         return ECHILD;
     }
     candidate->exe_fd = exe;
+    m->leave_ms = q->upgrade.leave_ms;
+    k->upgraded.words[0] = '\0';
     k->upgrade = PL_UPGRADE_STARTING;
-    k->upgrade_by_ms = k->now_ms + k->set.take_ms;
+    k->upgrade_by_ms = k->now_ms + (q->upgrade.take_ms != 0 ? q->upgrade.take_ms : k->set.take_ms);
     return 0;
 }
 
@@ -243,6 +245,7 @@ static int on_stood_down(struct pl_keeper *k, struct pl_main *m) {
 static void on_bye(struct pl_keeper *k, struct pl_main *m, const struct pl_wire_message *q) {
     m->said_bye = true;
     m->leave_by_ms = pl_keeper_sooner(m->leave_by_ms, k->now_ms + k->set.stop_ms);
+    if (m->role == PL_ROLE_CANDIDATE) memcpy(k->upgraded.words, q->bye.words, sizeof k->upgraded.words);
     if (m->role == PL_ROLE_HELM && k->stop != PL_STOP_OWN && k->stop != PL_STOP_LAST)
         k->exit_status = (int)(q->bye.status & 255);
 }
@@ -260,7 +263,7 @@ static int on_order(struct pl_keeper *k, struct pl_main *m, struct pl_wire_messa
     case PL_WIRE_FORGET:
         return on_forget(k, q);
     case PL_WIRE_UPGRADE:
-        return on_upgrade(k, q);
+        return on_upgrade(k, m, q);
     case PL_WIRE_STOOD_DOWN:
         return on_stood_down(k, m);
     default:
@@ -370,6 +373,7 @@ static bool tell_main(struct pl_keeper *k, struct pl_main *m, unsigned bit) {
         pl_wire_init(&news, PL_WIRE_UPGRADED, sizeof news.upgraded, 0);
         news.upgraded.error = k->upgraded.error;
         news.upgraded.status = k->upgraded.status;
+        memcpy(news.upgraded.words, k->upgraded.words, sizeof news.upgraded.words);
         break;
     default:
         pl_wire_init(&news, PL_WIRE_STOP, sizeof news.stop, 0);

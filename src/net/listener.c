@@ -71,7 +71,7 @@ void pl_listeners_resume(struct pl_server *s) {
     bool full = s->o.limits->connections != 0 && s->count >= s->o.limits->connections;
     if (s->draining || full || pl_timer_running(&s->resume)) return;
     for (struct pl_listener *l = s->listeners; l != NULL; l = l->next) {
-        if (!l->paused) continue;
+        if (!l->paused || uv_is_closing((uv_handle_t *)&l->poll)) continue;
         l->paused = false;
         uv_poll_start(&l->poll, UV_READABLE, on_readable);
     }

@@ -429,6 +429,14 @@ void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
     if (s->count == 0 && empty != NULL) empty(ctx);
 }
 
+void pl_server_leave(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
+    s->empty = empty;
+    s->empty_ctx = ctx;
+    if (!s->draining) pl_listeners_close(s);
+    s->draining = true;
+    if (s->count == 0 && empty != NULL) empty(ctx);
+}
+
 void pl_server_cut(struct pl_server *s) {
     for (struct pl_conn *c = s->conns, *next; c != NULL; c = next) {
         next = c->next;
