@@ -1,0 +1,292 @@
+"""`plimsoll upgrade`: another main takes the helm. Workers and requests notice nothing; whatever goes wrong before the helm
+has moved leaves the old main in charge."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import threading
+
+import pytest
+
+from rig import Load, WebSocket, paths, request
+from rig.other import installation, new_version, stand_in, version_of
+
+
+def upgraded(server, *words):
+    """Orders it, and it must work. What the verb said."""
+    done = server.verb("upgrade", *words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr + server.log.tail()
+    told = json.loads(done.stdout)
+    assert told["done"] and told["from"]["pid"] != told["to"]["pid"]
+    status = server.status()
+    assert status["pid"]["main"] == told["to"]["pid"] and status["started"] == "upgrade"
+    return told
+
+
+class Stream:
+    """One reply that is still coming: `go` lets the rest of it come."""
+
+    def __init__(self, server, n, pause):
+        self.n = n
+        self.conn = http.client.HTTPConnection(*server.address, timeout=120)
+        body = json.dumps({"n": n, "pause": pause})
+        self.conn.request("POST", "/stream", body=body, headers={"Content-Type": "application/json"})
+        self.response = self.conn.getresponse()
+        self.text = self.response.read1()
+
+    def whole(self):
+        self.text += self.response.read()
+        self.conn.close()
+        return self.text == "".join(f"data: {i}\n\n" for i in range(self.n)).encode()
+
+
+def quick(number):
+    return "POST", "/predict", {"x": number}, lambda reply: reply.json()["double"] == 2 * number
+
+
+@pytest.mark.timeout(240)
+def test_an_upgrade_under_100_open_streams_and_load_loses_nothing_and_loads_no_model(serve, tmp_path):
+    program, version = new_version(tmp_path / "new")
+    server = serve("service:Feature", "--max-concurrency", 200).ready(workers=2)
+    workers, keeper, old = server.workers(), server.status()["pid"]["keeper"], server.main_pid()
+    streams = [Stream(server, 40, 0.1) for _ in range(100)]
+    with Load(server.address, quick, connections=8) as load:
+        load.wait_for_more(50)
+        told = upgraded(server, program)
+        load.wait_for_more(100)
+    assert told["to"]["version"] == version != told["from"]["version"]
+    assert all(stream.whole() for stream in streams)
+    assert load.kinds() == {"ok": len(load.outcomes)}, (load.kinds(), load.of("cut")[:3], load.of("status")[:3])
+    server.wait_for("main.left", {"pid": old, "cut": 0})
+    status = server.status()
+    assert status["pid"] == {"keeper": keeper, "main": told["to"]["pid"]} and status["version"] == version
+    assert server.workers() == workers
+    assert sum(line.startswith(("import", "init")) for line in server.journal()) == 4, "a model was loaded again"
+    (done,) = server.log.find("upgrade.done")
+    assert done["streams_left"] == 100
+    assert 'plimsoll_main_starts_total{reason="upgrade"} 1' in server.get("/metrics").text()
+    # what it starts from now on runs the Python side of its own version
+    assert server.verb("restart", "feature", "--worker", 1).returncode == 0
+    side = tmp_path / "new/share/plimsoll" / f"python-{version}"
+    environ = open(f"/proc/{server.workers()[1]}/environ").read().split("\0")
+    assert any(e.startswith("PYTHONPATH=") and str(side) in e for e in environ), environ
+    assert request(server.address, "POST", "/predict", {"x": 4}).json()["double"] == 8
+
+
+def test_a_connection_that_was_idle_brings_one_more_request_and_is_told(serve):
+    server = serve("service:Simple", service="simple").ready()
+    kept = http.client.HTTPConnection(*server.address, timeout=60)
+    kept.request("GET", "/livez")
+    assert kept.getresponse().read()
+    old = server.main_pid()
+    upgraded(server)
+    kept.request("POST", "/predict", body='{"text": "so"}', headers={"Content-Type": "application/json"})
+    reply = kept.getresponse()
+    assert (reply.status, reply.read(), reply.headers["connection"]) == (200, b"SO", "close")
+    server.wait_for("main.left", {"pid": old, "cut": 0})
+
+
+def test_a_websocket_stays_with_the_old_main_until_its_time_is_over(serve):
+    server = serve("service:Feature", "--upgrade.drain", "1s").ready(workers=2)
+    socket = WebSocket(server.address, "/ws/echo")
+    socket.say("one")
+    assert socket.hear() == "echo one"
+    old = server.main_pid()
+    upgraded(server)
+    socket.say("two")
+    assert socket.hear() == "echo two"
+    server.wait_for("main.left", {"pid": old, "cut": 1})
+    socket.sock.close()
+    assert server.status()["ready"]
+
+
+def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):
+    """Twice, then a crash, then a stop with a stream open on the main before."""
+    server = serve("service:Feature").ready(workers=2)
+    workers = server.workers()
+    assert server.verb("enforce", "feature", "enforce").returncode == 0
+    for _ in range(2):
+        old = server.main_pid()
+        upgraded(server)
+        server.wait_for("main.left", {"pid": old})
+    now, mark = server.main_pid(), server.log.mark()
+    os.kill(now, signal.SIGKILL)
+    server.wait_for("main.adopted", since=mark)
+    status = server.wait_until(lambda: (s := server.try_status()) and s["ready"] and s)
+    assert status["started"] == "crash" and status["services"][0]["mode"] == "enforce"
+    assert server.workers() == workers
+    stream = Stream(server, 30, 0.1)
+    upgraded(server)
+    server.terminate()
+    assert stream.whole(), "the instance stopped under a stream of the main before"
+    assert server.wait_exit() == 0
+    assert len(server.log.find("main.stopped")) == 1 and server.log.find("worker.death") == []
+
+
+CHATTY = """
+import bentoml
+
+
+@bentoml.service
+class Chatty:
+    @bentoml.api
+    def say(self, n: int) -> int:
+        print("said", n, "x" * 200, flush=True)
+        return n
+"""
+
+
+def test_what_workers_print_is_told_once_and_whole_across_upgrades(serve, tmp_path):
+    (tmp_path / "service.py").write_text(CHATTY)
+    server = serve("service:Chatty", service=tmp_path).ready()
+    with Load(server.address, lambda n: ("POST", "/say", {"n": n}, lambda r: True), connections=4) as load:
+        for _ in range(3):
+            load.wait_for_more(30)
+            upgraded(server)
+        load.wait_for_more(30)
+    assert load.kinds() == {"ok": len(load.outcomes)}
+    server.terminate()
+    assert server.wait_exit() == 0
+    said = [line for line in server.stdout().splitlines() if line.startswith("said ")]
+    wanted = [f"said {o.number} {'x' * 200}" for o in load.outcomes]
+    assert sorted(said) == sorted(wanted)
+
+
+# --- whatever goes wrong before the helm has moved leaves the old main in charge
+
+
+@pytest.fixture
+def own(serve, tmp_path):
+    """A server in a folder of its own, and a client that never stops; afterwards all must be as before."""
+    folder = tmp_path / "service"
+    shutil.copytree(paths.services / "simple", folder)
+    server = serve("service:Simple", service=folder).ready()
+    pids = server.status()["pid"]
+    workers = server.workers()
+    with Load(server.address, lambda n: ("POST", "/predict", {"text": f"n{n}"}, lambda r: r.text() == f"N{n}"), connections=2) as load:
+        load.wait_for_more(5)
+        yield server
+        load.wait_for_more(20)
+    assert server.status()["pid"] == pids, "another main has the helm"
+    assert server.workers() == workers
+    assert load.kinds() == {"ok": len(load.outcomes)}
+    assert server.log.find("upgrade.done") == [] and server.log.find("main.crashed") == []
+    # and it is as able as before
+    assert server.verb("reload").returncode == 0, server.log.tail()
+    upgraded(server)
+
+
+def refused(server, *words, status=1):
+    done = server.verb("upgrade", *words)
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def test_a_program_that_is_missing_or_none_is_refused_at_once(own, tmp_path):
+    assert "no such program" in refused(own, tmp_path / "missing", status=2)
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\nexec plimsoll\n")
+    assert "is not a program that we may run" in refused(own, script, status=5)
+    script.chmod(0o755)
+    assert "scripts cannot be main" in refused(own, script, status=5)
+    shutil.copy("/bin/true", script)
+    script.chmod(0o757)
+    assert "written to by everybody" in refused(own, script, status=5)
+    assert "is not a program" in refused(own, tmp_path, status=5)
+    assert own.log.find("upgrade.started") == []
+
+
+def test_a_main_that_ends_at_once_is_named_with_its_end(own):
+    text = refused(own, "/bin/false")
+    assert "not upgraded" in text and "ended with status 1 before it had taken over" in text
+    (failed,) = own.log.find("upgrade.failed")
+    assert failed["to"] == os.path.realpath("/bin/false")
+
+
+def test_a_main_that_crashes_at_its_start_is_named_with_its_signal(own):
+    program, script = stand_in(own, "hello(1, 1)\nos.kill(os.getpid(), 11)\n")
+    assert "ended by SIGSEGV before it had taken over" in refused(own, program)
+    script.unlink()
+
+
+def test_a_main_that_does_not_know_the_configuration_says_so(own, tmp_path):
+    program = installation(tmp_path / "new", [(b"liveness.silent_after", b"liveness.silent_afteR")])
+    text = refused(own, program)
+    assert "silent_after" in text, text
+
+
+@pytest.mark.parametrize("then", ["time.sleep(600)\n", "hello(1, 1)\ntime.sleep(600)\n"], ids=["silent", "greeted"])
+def test_a_main_that_hangs_is_killed_in_time(own, then):
+    program, script = stand_in(own, then)
+    assert "had not taken over after 1 s and was killed" in refused(own, program, "--timeout", "1s")
+    script.unlink()
+
+
+def test_a_main_that_dies_when_the_old_one_has_stood_down_gives_everything_back(own):
+    program, script = stand_in(own, "hello(1, 1)\ntake()\nos._exit(3)\n")
+    for _ in range(3):
+        assert "not upgraded" in refused(own, program)
+    script.unlink()
+
+
+@pytest.mark.parametrize("speaks, taken", [((2, 3), False), ((0, 1), True), ((1, 2), True)])
+def test_the_protocol_is_spoken_one_version_back(own, speaks, taken):
+    """One that is too new is told so and leaves; one that overlaps is welcome (and leaves with its own words)."""
+    script_text = f"""
+if hello({speaks[0]}, {speaks[1]}) == 65:
+    bye(5, "welcome, and no")
+else:
+    bye(5, "this keeper is too old for us")
+sys.exit(5)
+"""
+    program, script = stand_in(own, script_text)
+    assert ("welcome, and no" if taken else "this keeper is too old for us") in refused(own, program)
+    script.unlink()
+
+
+def test_two_upgrades_at_once_and_one_during_a_reload_are_refused(own):
+    program, script = stand_in(own, "hello(1, 1)\ntime.sleep(600)\n")
+    first = threading.Thread(target=refused, args=(own, program, "--timeout", "3s"))
+    first.start()
+    own.wait_for("upgrade.started")
+    assert "an upgrade is under way" in refused(own, status=5)
+    for verb in (["reload"], ["restart", "simple"]):
+        done = own.verb(*verb)
+        assert done.returncode != 0 and "an upgrade is under way" in done.stdout + done.stderr
+    first.join(30)
+    own.wait_for("upgrade.failed")
+    script.unlink()
+
+
+def test_a_new_main_that_crashes_again_and_again_is_followed_by_the_one_before(serve, tmp_path):
+    """Two crashes within the window after the helm has moved: the keeper starts the former binary."""
+    program, version = new_version(tmp_path / "new")
+    server = serve("service:Simple", service="simple").ready()
+    workers = server.workers()
+    old = version_of(paths.plimsoll.read_bytes())
+    upgraded(server, program)
+    for wanted in (version, old):
+        now, mark = server.main_pid(), server.log.mark()
+        os.kill(now, signal.SIGKILL)
+        server.wait_for("main.adopted", since=mark)
+        status = server.wait_until(lambda: (s := server.try_status()) and s["ready"] and s)
+        assert status["version"] == wanted
+    assert server.log.find("main.former")
+    assert server.workers() == workers
+
+
+def test_over_the_network_no_binary_can_be_named(serve, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token-of-many-letters")
+    token.chmod(0o600)
+    server = serve("service:Simple", "--admin_token", f"file:{token}", service="simple", admin="127.0.0.1:0").ready()
+    where = server.status()["admin"]
+    address = (where.rpartition(":")[0], int(where.rpartition(":")[2]))
+    headers = {"authorization": "Bearer a-token-of-many-letters", "x-plimsoll-admin": "1"}
+    reply = request(address, "POST", "/upgrade", {"binary": "/bin/sh"}, headers=headers)
+    assert reply.status == 403 and "admin.sock only" in reply.text()
+    assert request(address, "POST", "/upgrade", {}, headers=headers).status == 202
+    server.wait_for("upgrade.done")
+    server.wait_until(lambda: (s := server.try_status()) and s["started"] == "upgrade")
