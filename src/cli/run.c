@@ -262,7 +262,10 @@ static bool read_config(struct pl_err *err) {
     pl_buf_init(&text, (size_t)8 << 20);
     if (fd == -1 || !pl_held_read(fd, &text))
         return PL_FAIL(err, PL_E_SYS, "the keeper holds no configuration");
-    run.app.config = pl_config_from_json(text.data, text.len, err);
+    /* Another version's: one that would lose a setting does not take over. A main that follows a crash takes what
+     * it can. */
+    run.app.config = run.candidate ? pl_config_from_json_whole(text.data, text.len, err)
+                                   : pl_config_from_json(text.data, text.len, err);
     pl_buf_free(&text);
     return run.app.config != NULL;
 }

@@ -225,6 +225,8 @@ const char *pl_config_word(const char *key, unsigned value);
 bool pl_config_to_json(const struct pl_config *cfg, struct pl_buf *out);
 /* NULL and err: not such a text. Keys and values this version does not know are skipped, with a warning. */
 struct pl_config *pl_config_from_json(const char *text, size_t len, struct pl_err *err);
+/* The same, but a value that this version does not know, or does not take, is an error with its place. */
+struct pl_config *pl_config_from_json_whole(const char *text, size_t len, struct pl_err *err);
 /* Hash of what file, environment and flags say, places aside; what services bring along does not count. */
 void pl_config_hash(const struct pl_config *cfg, char hex[17]);
 

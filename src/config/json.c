@@ -48,7 +48,9 @@ static enum pl_origin origin_named(const char *name) {
     return PL_FROM_FILE; /* an origin of a later version is at least explicit */
 }
 
-static void take_values(struct pl_config *cfg, size_t service, const json_t *values) {
+/* `strict`: the first value that would be lost is an error; it names where it was written. */
+static bool take_values(struct pl_config *cfg, size_t service, const json_t *values, bool strict,
+                        struct pl_err *why) {
     size_t i;
     const json_t *value;
     json_array_foreach(values, i, value) {
@@ -56,14 +58,24 @@ static void take_values(struct pl_config *cfg, size_t service, const json_t *val
         const char *place = get_text(value, "place");
         const struct pl_option *o = path != NULL ? pl_option_find(pl_scope_of(service), path) : NULL;
         struct pl_err err;
+        if (strict && (o == NULL || text == NULL))
+            return PL_FAIL(why, PL_E_CONFIG, "%s: %.80s is not known to this version",
+                           place != NULL && place[0] != '\0' ? place : "accepted configuration",
+                           path != NULL ? path : "?");
         if (o == NULL || text == NULL) continue;
-        if (!pl_config_set_option(cfg, service, o, text, origin_named(get_text(value, "origin")),
-                                  place != NULL ? place : "", &err))
-            pl_config_warn(cfg, "accepted configuration", "%s (the default is used)", err.msg);
+        if (pl_config_set_option(cfg, service, o, text, origin_named(get_text(value, "origin")),
+                                 place != NULL ? place : "", &err))
+            continue;
+        if (strict) {
+            *why = err;
+            return pl_err_wrap(why, "accepted configuration");
+        }
+        pl_config_warn(cfg, "accepted configuration", "%s (the default is used)", err.msg);
     }
+    return true;
 }
 
-static bool take_services(struct pl_config *cfg, const json_t *services, struct pl_err *err) {
+static bool take_services(struct pl_config *cfg, const json_t *services, bool strict, struct pl_err *err) {
     size_t i;
     const json_t *from;
     json_array_foreach(services, i, from) {
@@ -73,30 +85,38 @@ static bool take_services(struct pl_config *cfg, const json_t *services, struct 
                            i + 1);
         size_t service = pl_config_add_service(cfg, id, place != NULL ? place : "", err);
         if (service == SIZE_MAX) return false;
-        take_values(cfg, service, json_object_get(from, "values"));
+        if (!take_values(cfg, service, json_object_get(from, "values"), strict, err)) return false;
     }
     return true;
 }
 
-static bool take_all(struct pl_config *cfg, const json_t *root, struct pl_err *err) {
+static bool take_all(struct pl_config *cfg, const json_t *root, bool strict, struct pl_err *err) {
     const char *file = get_text(root, "file");
     if (!json_is_object(root) || !json_is_array(json_object_get(root, "services")))
         return PL_FAIL(err, PL_E_CONFIG, "accepted configuration: not one");
     if (file != NULL && (cfg->file = pl_keep(&cfg->inside->arena, file, strlen(file), err)) == NULL)
         return false;
-    take_values(cfg, PL_CFG_INSTANCE, json_object_get(root, "values"));
-    return take_services(cfg, json_object_get(root, "services"), err);
+    return take_values(cfg, PL_CFG_INSTANCE, json_object_get(root, "values"), strict, err) &&
+           take_services(cfg, json_object_get(root, "services"), strict, err);
 }
 
-struct pl_config *pl_config_from_json(const char *text, size_t len, struct pl_err *err) {
+static struct pl_config *from_json(const char *text, size_t len, bool strict, struct pl_err *err) {
     json_t *root = pl_json_load(text, len, err);
     if (root == NULL) return pl_err_wrap(err, "accepted configuration"), NULL;
     struct pl_config *cfg = pl_config_create();
     if (cfg == NULL) PL_FAIL(err, PL_E_NOMEM, "no memory for the configuration");
-    if (cfg != NULL && !take_all(cfg, root, err)) {
+    if (cfg != NULL && !take_all(cfg, root, strict, err)) {
         pl_config_destroy(cfg);
         cfg = NULL;
     }
     json_decref(root);
     return cfg;
+}
+
+struct pl_config *pl_config_from_json(const char *text, size_t len, struct pl_err *err) {
+    return from_json(text, len, false, err);
+}
+
+struct pl_config *pl_config_from_json_whole(const char *text, size_t len, struct pl_err *err) {
+    return from_json(text, len, true, err);
 }

@@ -35,14 +35,15 @@ unsigned pl_keeper_crashes(const struct pl_keeper *k) {
     return count;
 }
 
-/* A main that crashes twice in the window after it took the helm is not the one we had before: that one comes
- * back, with everything that it has left with us. */
+/* A main that crashes as soon as it has the helm, or twice in the window after that, is worse than the one before:
+ * that one comes back, to everything that is held here. */
 static void return_to_former(struct pl_keeper *k) {
     if (k->former_exe_fd == 0) return;
     unsigned since = 0;
     for (unsigned i = 0; i < k->crash_count && i < PL_KEEPER_MOST_CRASHES; i++)
         since += k->crashes[i] >= k->helm_moved_ms && k->now_ms - k->crashes[i] < k->set.crash_window_ms;
-    if (k->now_ms - k->helm_moved_ms >= k->set.crash_window_ms || since < 2) return;
+    uint64_t age_ms = k->now_ms - k->helm_moved_ms;
+    if (age_ms >= k->set.crash_window_ms || (since < 2 && age_ms >= k->set.crash_window_ms / 6)) return;
     close(k->exe_fd);
     k->exe_fd = k->former_exe_fd;
     k->former_exe_fd = 0;

@@ -273,7 +273,7 @@ static int on_order(struct pl_keeper *k, struct pl_main *m, struct pl_wire_messa
 
 /* Anybody may ask, and may say goodbye. */
 static void on_request(struct pl_keeper *k, struct pl_main *m, struct pl_wire_message *q) {
-    if (!m->greeted && q->head.kind != PL_WIRE_HELLO) {
+    if (!m->greeted && q->head.kind != PL_WIRE_HELLO && q->head.kind != PL_WIRE_BYE) {
         reply_error(m, q->head.serial, EPROTO);
         return;
     }
