@@ -184,7 +184,7 @@ static bool can_parse(const struct pl_conn *c) {
 static void begin_request(struct pl_conn *c) {
     const struct pl_http_head *h = &c->parser.head;
     c->phase = PL_CONN_REQUEST;
-    c->head_begun = c->body_done = c->paused = c->chunking = c->last = c->asked = false;
+    c->head_begun = c->body_done = c->paused = c->chunking = c->last = c->kept = c->asked = false;
     c->continue_asked = h->expect_continue;
     c->user_told = true;
     c->user = NULL;
@@ -418,6 +418,7 @@ size_t pl_server_connections(const struct pl_server *s) { return s->count; }
 void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
     s->empty = empty;
     s->empty_ctx = ctx;
+    s->leaving = false;
     if (!s->draining) {
         s->draining = true;
         pl_listeners_close(s);
@@ -433,7 +434,7 @@ void pl_server_leave(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
     s->empty = empty;
     s->empty_ctx = ctx;
     if (!s->draining) pl_listeners_close(s);
-    s->draining = true;
+    s->draining = s->leaving = true;
     if (s->count == 0 && empty != NULL) empty(ctx);
 }
 

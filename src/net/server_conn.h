@@ -48,6 +48,7 @@ struct pl_conn {
     bool half_closed;    /* the client sends nothing more; it may still read */
     bool asked;          /* ... and was sent something, so that a reset would tell that it left */
     bool last;           /* we have said that the connection closes after this answer */
+    bool kept;           /* ... that it does not */
     bool was_tcp;
     in_port_t port; /* of the peer, host order */
     struct in6_addr address;
@@ -69,7 +70,7 @@ struct pl_server {
     struct pl_listener *listeners;
     struct pl_conn *conns;
     size_t count;
-    bool draining;
+    bool draining, leaving; /* leaving: as draining, but nobody who was told otherwise meets a closed door */
     struct pl_timer resume; /* accept again after we ran out of descriptors */
     unsigned reserved;      /* descriptors kept for that moment */
     int reserve[PL_SERVER_SPARE_FDS];

@@ -40,9 +40,12 @@ bool pl_conn_full(const struct pl_conn *c) { return pl_sock_full(&c->sock); }
 
 bool pl_conn_will_keep(struct pl_conn *c) {
     bool over = c->half_closed && c->pending.len == 0;
-    bool keep = c->phase == PL_CONN_REQUEST && c->body_done && c->parser.head.keep_alive && !c->last &&
-                !over && !c->server->draining;
+    const struct pl_server *s = c->server;
+    bool may = !s->draining || (s->leaving && c->kept); /* who was told that it may come back finds us */
+    bool keep =
+        c->phase == PL_CONN_REQUEST && c->body_done && c->parser.head.keep_alive && !c->last && !over && may;
     c->last = !keep;
+    c->kept = keep;
     return keep;
 }
 

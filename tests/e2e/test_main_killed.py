@@ -1,5 +1,6 @@
 """The gateway's own process is killed under load: workers and models stay, and no half a reply looks whole."""
 
+import http.client
 import os
 import signal
 import time
@@ -69,6 +70,24 @@ def test_one_kill_of_main_changes_nothing_that_a_user_sees(serve):
     assert server.workers() == workers
     assert server.get("/readyz").json() == {"ready": True}
     assert sum(line.startswith("import") for line in server.journal()) == 2
+
+
+def test_main_killed_under_100_open_streams_loads_no_model_and_no_stream_looks_whole(serve):
+    server = serve("service:Feature", "--max-concurrency", 200).ready(workers=2)
+    workers = server.workers()
+    streams = []
+    for _ in range(100):
+        conn = http.client.HTTPConnection(*server.address, timeout=60)
+        conn.request("POST", "/stream", body='{"n": 600, "pause": 0.1}', headers={"Content-Type": "application/json"})
+        streams.append(conn.getresponse())
+        assert streams[-1].read1()
+    kill_main(server)
+    for stream in streams:
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            stream.read()
+    assert server.workers() == workers
+    assert sum(line.startswith(("import", "init")) for line in server.journal()) == 4, "a model was loaded again"
+    assert server.post("/predict", {"x": 3}).json()["double"] == 6
 
 
 def test_what_the_keeper_says_of_it_is_json_where_main_logs_json(serve):

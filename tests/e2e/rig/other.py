@@ -71,7 +71,6 @@ def bye(status, words):
 
 def stand_in(server, then):
     """A real program that can be main: Python itself. The keeper starts it as `plimsoll main ...` in its own working
-    folder, where a file `main` says what to do. Returns the program and the file, which is the test's to remove."""
-    script = server.cwd / "main"
-    script.write_text(SCRIPT + then)
-    return Path(os.path.realpath(sys.executable)), script
+    folder, where the file `main` says what to do. Returns the program."""
+    (server.cwd / "main").write_text(SCRIPT + then)
+    return Path(os.path.realpath(sys.executable))
