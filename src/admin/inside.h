@@ -42,6 +42,7 @@ struct pl_admin {
     struct pl_action actions[PL_ACTIONS_KEPT];
     uint64_t action_count;
     char capturing[24]; /* the action that waits for requests to keep */
+    bool capture_canary; /* they are marked */
     struct pl_buf page; /* scratch for bodies */
     struct pl_promtext *prom;
     struct pl_key_digest token;

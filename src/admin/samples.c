@@ -68,10 +68,11 @@ static void written(uv_work_t *work, int status) {
     free(k);
 }
 
-static char *describe(const struct pl_captured *c) {
+static char *describe(const struct pl_captured *c, bool canary) {
     json_t *o = json_pack("{s:i,s:s,s:s%}", "v", 1, "method", c->method, "path", c->target, c->target_len);
     if (c->content_type != NULL)
         json_object_set_new(o, "content_type", json_stringn(c->content_type, c->content_type_len));
+    if (canary) json_object_set_new(o, "canary", json_true());
     char *text = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     return text;
@@ -89,7 +90,7 @@ static void on_captured(void *ctx, struct pl_service *s, const struct pl_capture
     snprintf(k->action, sizeof k->action, "%s", c->last ? a->capturing : "");
     k->admin = a;
     k->service = s;
-    k->meta = describe(c);
+    k->meta = describe(c, a->capture_canary);
     k->body = malloc(c->body_len + 1);
     k->body_len = c->body_len;
     k->work.data = k;
@@ -121,6 +122,7 @@ void pl_samples_order(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     }
     const char *action = pl_actions_new(a);
     snprintf(a->capturing, sizeof a->capturing, "%s", action);
+    a->capture_canary = json_is_true(json_object_get(body, "canary"));
     pl_gateway_capture(a->o.gateway, s, route, (uint32_t)count, on_captured, a);
     pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", action));
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "admin/inside.h"
+#include "crew/caches.h"
 #include "crew/last_life.h"
 #include "crew/look.h"
 
@@ -127,6 +128,24 @@ static json_t *queue_json(const struct pl_admin *a, const struct pl_service *s) 
     return q;
 }
 
+/* What engines have compiled for it, and whether the last start had to. */
+static void add_caches(json_t *o, const struct pl_service *s) {
+    const struct pl_caches *c = pl_look_caches(s);
+    uint64_t files = 0;
+    if (c == NULL) return;
+    json_t *bytes = json_object();
+    for (int i = 0; i < PL_CACHES; i++) {
+        files += c->files[i];
+        if (c->files[i] > 0)
+            json_object_set_new(bytes, pl_caches_name((enum pl_cache)i), json_integer((json_int_t)c->bytes[i]));
+    }
+    json_t *caches = json_pack("{s:b,s:I,s:o}", "cold", c->cold, "files", (json_int_t)files, "bytes", bytes);
+    if (c->cold)
+        json_object_set_new(caches, "offer",
+                            json_string("its last start compiled; restart it once and the next one only loads"));
+    json_object_set_new(o, "caches", caches);
+}
+
 /* What is being done, should be done, or would be: so that a gap is known before it is opened. */
 static json_t *replacement_json(const struct pl_service *s, uint64_t now) {
     struct pl_look_replacement r;
@@ -228,6 +247,7 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     json_object_set_new(o, "guards", guards_json(a, s));
     json_object_set_new(o, "budget", budget_json(a, s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
+    add_caches(o, s);
     add_death(o, s);
     add_dependencies(o, s, now);
     return o;

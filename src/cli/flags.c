@@ -36,6 +36,7 @@ static const struct pl_flag sample_flags[] = {
     { "from-next", 0, PL_FLAG_OPTIONAL, "N", "the next N requests (1) that are answered well" },
     { "file", 0, PL_FLAG_VALUE, "BODY", "this file's bytes" },
     { "content-type", 0, PL_FLAG_VALUE, "TYPE", "of the file (application/json)" },
+    { "canary", 0, PL_FLAG_SWITCH, NULL, "mark it: it is sent to an idle worker from time to time" },
     { "list", 0, PL_FLAG_SWITCH, NULL, "what is kept" },
     { "remove", 0, PL_FLAG_VALUE, "ID", "forget one" },
 };

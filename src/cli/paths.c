@@ -162,6 +162,12 @@ bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err) {
     return beside("share/plimsoll/drydock", out, err);
 }
 
+bool pl_path_caches(const struct pl_config *c, char out[PL_PATH_BYTES]) {
+    struct pl_err err;
+    if (c->cache_dir == NULL) return pl_path_cache_dir(out, &err);
+    return absolute(c->cache_dir, out, &err) && make_all(out);
+}
+
 static bool usable(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;

@@ -23,6 +23,8 @@ bool pl_path_drydock(char out[PL_PATH_BYTES], struct pl_err *err); /* the stand-
 /* The cache folder, made: $PLIMSOLL_CACHE, /var/cache/plimsoll as root, $XDG_CACHE_HOME/plimsoll or
  * ~/.cache/plimsoll. */
 bool pl_path_cache_dir(char out[PL_PATH_BYTES], struct pl_err *err);
+/* The same for an instance: its cache_dir if that is set. False: none is to be had. */
+bool pl_path_caches(const struct pl_config *c, char out[PL_PATH_BYTES]);
 /* A program on PATH, absolute. */
 bool pl_path_search(const char *name, char out[PL_PATH_BYTES]);
 /* The interpreter for a service: `wanted` (its `python`), else $VIRTUAL_ENV, else python3 or python on PATH.

@@ -53,7 +53,7 @@ struct run {
     struct pl_gateway *gateway;
     struct pl_admin *admin;
     const char *run_dir, *state_dir;
-    char python_side[PL_PATH_BYTES];
+    char python_side[PL_PATH_BYTES], cache_dir[PL_PATH_BYTES];
     char watch[PL_PATH_BYTES];
     char program[PL_PATH_BYTES]; /* "": not known */
     struct pl_user worker_user;
@@ -410,6 +410,7 @@ static bool make_parts(struct pl_err *err) {
     run.timers = pl_timers_create(app->loop, app->clock);
     if (app->metrics == NULL || run.timers == NULL) return PL_FAIL(err, PL_E_NOMEM, "out of memory");
     first_figures();
+    bool caches = pl_path_caches(app->config, run.cache_dir);
     const char *worker_user = app->config->workers_user;
     if (worker_user != NULL && !pl_user_find(worker_user, NULL, &run.worker_user, err)) return false;
     run.crew = pl_crew_create(
@@ -418,6 +419,7 @@ static bool make_parts(struct pl_err *err) {
                                    .welcome = run.welcome,
                                    .run_dir = run.run_dir,
                                    .state_dir = run.state_dir[0] != '\0' ? run.state_dir : NULL,
+                                   .cache_dir = caches ? run.cache_dir : NULL,
                                    .python_path = run.python_side,
                                    .worker_user = worker_user != NULL ? &run.worker_user : NULL,
                                    .watch_path = run.watch,

@@ -66,10 +66,12 @@ static int list(struct pl_cli *cli, const struct place *p) {
             snprintf(path, sizeof path, "%s/%.*s.body", p->folder, (int)(dot - e->d_name), e->d_name);
             if (meta != NULL && stat(path, &st) == 0) {
                 printf(cli->args.json
-                           ? "{\"v\":1,\"kind\":\"sample\",\"id\":\"%.*s\",\"path\":\"%s\",\"bytes\":%lld}\n"
-                           : "%.*s  %s  %lld bytes\n",
+                           ? "{\"v\":1,\"kind\":\"sample\",\"id\":\"%.*s\",\"path\":\"%s\",\"bytes\":%lld%s}\n"
+                           : "%.*s  %s  %lld bytes%s\n",
                        (int)(dot - e->d_name), e->d_name, json_string_value(json_object_get(meta, "path")),
-                       (long long)st.st_size);
+                       (long long)st.st_size, !json_is_true(json_object_get(meta, "canary")) ? ""
+                                              : cli->args.json ? ",\"canary\":true"
+                                                               : "  canary");
                 count++;
             }
             json_decref(meta);
@@ -128,6 +130,7 @@ static int from_file(struct pl_cli *cli, const struct place *p, const char *rout
     snprintf(id, sizeof id, "%016llx", (unsigned long long)number);
     json_t *meta = json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "method", "POST", "path", route, "content_type",
                              type != NULL ? type : "application/json");
+    if (pl_args_has(&cli->args, "canary")) json_object_set_new(meta, "canary", json_true());
     char *text = json_dumps(meta, JSON_COMPACT);
     ok = ok && make_folder(p, &err) &&
          put(p, id, "body", body.data != NULL ? body.data : "", body.len, &err) &&
@@ -143,6 +146,7 @@ static int from_next(struct pl_cli *cli, struct pl_client *c, const struct place
     const char *count = pl_args_value(&cli->args, "from-next");
     json_t *order = json_pack("{s:s,s:s,s:i}", "service", p->service, "route", route, "count",
                               count != NULL ? atoi(count) : 1);
+    if (pl_args_has(&cli->args, "canary")) json_object_set_new(order, "canary", json_true());
     struct pl_wait w = { .path = "/sample", .what = p->service, .late = "no such request came in time" };
     int result = pl_wait_action(cli, c, &w, order);
     json_decref(order);

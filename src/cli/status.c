@@ -144,6 +144,10 @@ static int print_service(const json_t *s, int lines) {
         printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;
     else
         used += print_replacement(replacement);
+    const json_t *offer = json_object_get(json_object_get(s, "caches"), "offer");
+    if (offer != NULL)
+        printf("    cold compile cache: %s (plimsoll restart %s)\n", json_string_value(offer), text(s, "name")),
+            used++;
     if (death != NULL)
         printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")),
             used++;

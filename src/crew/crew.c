@@ -26,6 +26,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
     c->run_dir = o->run_dir;
     c->worker_user = o->worker_user;
     c->state_dir = o->state_dir;
+    c->cache_dir = o->cache_dir;
     c->python_path = o->python_path;
     c->watch_path = o->watch_path;
     c->llama_path = o->llama_path;
@@ -420,7 +421,7 @@ void pl_worker_end(struct pl_worker *w, bool ok) {
     w->served++;
     pl_guard_busy(w->service, -1, now);
     if (ok) {
-        w->more->proof_ms = now;
+        w->more->proof_ms = w->more->real_ms = now;
         pl_silence_sign(&w->more->silence);
     }
     if (ok && !w->more->first_told) {

@@ -89,6 +89,7 @@ struct pl_crew_options {
     struct pl_link *link;
     struct pl_wire_welcome welcome;
     const char *run_dir, *state_dir;   /* state_dir NULL: nothing is kept */
+    const char *cache_dir;             /* NULL: what engines compile is their own affair */
     const char *python_path;           /* our Python side, for PYTHONPATH */
     const struct pl_user *worker_user; /* whose the workers are; NULL: ours */
     const char *watch_path;            /* the watch program; NULL: nobody looks at devices */

@@ -77,7 +77,7 @@ bool pl_service_gap(const struct pl_service *s, uint64_t now_ms, struct pl_servi
 bool pl_service_ready(const struct pl_service *s) {
     const struct pl_replacement *r = &s->more->replacement;
     if (s->draining) return false;
-    if (pl_service_ready_count(s) > 0) return true;
+    if (pl_service_ready_count(s) > 0) return pl_canary_fresh(s, pl_crew_now(s->crew));
     if (!r->active || r->gap_from_ms == 0 || !r->ready_held) return false;
     return since(pl_crew_now(s->crew), r->gap_from_ms) <=
            pl_gap_hold_ms(s); /* later nobody is held any more */

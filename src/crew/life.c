@@ -163,6 +163,7 @@ static void enter_ready(struct pl_worker *w) {
                                          s->crew->app->keeper_boot ^ w->generation);
     o->was_ready = true;
     o->ready_from_ms = o->proof_ms = now;
+    pl_canary_ready(w);
     o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
     if (!o->adopted) {
         o->time.ready = now;
@@ -174,6 +175,7 @@ static void enter_ready(struct pl_worker *w) {
                F_BOOL("warm", o->warm), F_REAL("first_ms", (double)o->time.first_us / 1000),
                F_REAL("settled_ms", (double)o->time.settled_us / 1000),
                F_INT("warmup_requests", o->warmup.done));
+        pl_caches_ready(w);
     }
     s->was_ready = true;
     s->more->failed_since_ms = 0;
@@ -200,6 +202,7 @@ static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
     w->more->timed_out = ev == PL_WEV_START_TIMEOUT;
     if (ev != PL_WEV_EXITED) w->more->ordered = true;
     pl_probe_stop(w);
+    pl_canary_stop(w);
     pl_warm_stop(w);
     pl_scrape_stop(w);
     if (ev != PL_WEV_EXITED) pl_life_order_stop(w);
@@ -566,6 +569,7 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
         break;
     }
     pl_probe_tick(w, now);
+    pl_canary_tick(w, now);
     pl_scrape_tick(w, now);
 }
 

@@ -64,7 +64,7 @@ uint32_t pl_look_attempt(const struct pl_service *s) {
 uint64_t pl_look_proof_age_ms(const struct pl_service *s, uint64_t now_ms) {
     uint64_t newest = 0;
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
-        if (w->state == PL_WORKER_READY && w->more->proof_ms > newest) newest = w->more->proof_ms;
+        if (w->state == PL_WORKER_READY && pl_canary_proof_ms(w) > newest) newest = pl_canary_proof_ms(w);
     return newest != 0 ? now_ms - newest : UINT64_MAX;
 }
 

@@ -51,6 +51,8 @@ void pl_meters_state(struct pl_worker *w) {
             pl_series_set(pl_series(m, PL_M_START_SECONDS, s->config->id, phases[i].phase),
                           (double)(phases[i].at - t->spawned) / 1000);
     pl_series_set(pl_series(m, PL_M_WARMUP_REQUESTS, s->config->id), w->more->warmup.done);
+    if (t->first_us != 0)
+        pl_series_set(pl_series(m, PL_M_COLD_LATENCY_SECONDS, s->config->id), (double)t->first_us / 1e6);
     if (t->settled_us != 0)
         pl_series_set(pl_series(m, PL_M_WARM_LATENCY_SECONDS, s->config->id), (double)t->settled_us / 1e6);
 }
@@ -82,7 +84,8 @@ void pl_meters_tick(struct pl_crew *c, uint64_t now) {
             second_of_worker(w, now);
             pl_control_tick(w, now);
             pl_explain_tick(w, now);
-            if (w->routable && w->more->proof_ms > proof) proof = w->more->proof_ms;
+            uint64_t mine = pl_canary_proof_ms(w);
+            if (w->routable && mine > proof) proof = mine;
         }
         if (proof != 0 && !pl_depend_is(s))
             pl_series_set(pl_series(c->app->metrics, PL_M_PROOF_AGE_SECONDS, s->config->id),

@@ -2,6 +2,7 @@
 #ifndef PL_CREW_MORE_H
 #define PL_CREW_MORE_H
 #include "base/ring.h"
+#include "crew/caches.h"
 #include "crew/crew.h"
 #include "crew/describe.h"
 #include "crew/hello.h"
@@ -33,6 +34,7 @@ struct pl_sample {
     char *body;
     size_t body_len;
     int status; /* wanted; 0: any 2xx */
+    bool canary;
 };
 const char *pl_sample_source_name(enum pl_sample_source s);
 void pl_samples_free(struct pl_sample *list);
@@ -74,6 +76,7 @@ struct pl_worker_more {
     int page_fd;  /* what an agent that comes by itself is given; 0: none */
     bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
+    bool cache_empty; /* nothing was compiled for this service before it */
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
@@ -118,6 +121,11 @@ struct pl_worker_more {
     uint64_t warm_cpu_us;
     uint32_t warm_ok;
     bool samples_loading;
+    /* canary.c; samples holds the marked ones once it is READY */
+    struct pl_ask *canary;
+    struct pl_sample *canary_sample; /* the next one */
+    uint64_t canary_at_ms, canary_looked_ms;
+    uint64_t real_ms; /* last real success, or a canary's */
     /* gateway's counts */
     int zombies;
     /* replacement: this one takes the place of `replaces` when READY */
@@ -229,6 +237,7 @@ struct pl_service_more {
     uint64_t last_request_ms;
     uint64_t new_device_bytes; /* of a device that a worker had when it was READY; 0 = not known */
     uint64_t new_bytes;        /* host memory of the newest worker when it was READY; 0 = not known */
+    struct pl_caches caches;
 };
 
 struct pl_crew {
@@ -236,7 +245,7 @@ struct pl_crew {
     struct pl_link *link; /* borrowed */
     struct pl_crew_hooks hooks;
     struct pl_wire_welcome welcome;
-    const char *run_dir, *python_path, *llama_path, *state_dir;
+    const char *run_dir, *python_path, *llama_path, *state_dir, *cache_dir;
     const struct pl_user *worker_user;
     struct pl_service *services;
     size_t service_count;
@@ -324,6 +333,13 @@ const char *pl_probe_path(const struct pl_worker *w, const char *own, char *out,
 /* warm.c */
 void pl_warm_start(struct pl_worker *w);
 void pl_warm_stop(struct pl_worker *w);
+/* canary.c */
+void pl_canary_ready(struct pl_worker *w);
+void pl_canary_loaded(struct pl_worker *w, struct pl_sample *list); /* takes it */
+void pl_canary_tick(struct pl_worker *w, uint64_t now);
+void pl_canary_stop(struct pl_worker *w);
+uint64_t pl_canary_proof_ms(const struct pl_worker *w);
+bool pl_canary_fresh(const struct pl_service *s, uint64_t now); /* of a routable worker at least */
 /* samples.c */
 void pl_samples_load(struct pl_worker *w);
 struct pl_sample *pl_samples_examples(const struct pl_service *s);

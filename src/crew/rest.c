@@ -31,6 +31,7 @@ static void each_worker(struct pl_crew *c, void (*act)(struct pl_worker *w)) {
 
 static void rest(struct pl_worker *w) {
     pl_probe_stop(w);
+    pl_canary_stop(w);
     pl_warm_stop(w);
     if (w->more->scrape != NULL) pl_ask_cancel(w->more->scrape);
     w->more->scrape = NULL;

@@ -22,6 +22,7 @@ struct loading {
     char *recorded;             /* folder of recorded samples, or NULL */
     struct pl_sample *declared; /* bodies still as written */
     char problem[PROBLEM_BYTES];
+    bool canaries; /* only those that are marked */
 };
 
 const char *pl_sample_source_name(enum pl_sample_source s) {
@@ -118,15 +119,18 @@ static void load_recorded_one(struct loading *l, const char *name) {
     snprintf(path, sizeof path, "%s/%s", l->recorded, name);
     char *meta = read_file(path, META_BYTES, &len);
     snprintf(path, sizeof path, "%s/%.*s.body", l->recorded, (int)stem, name);
-    char *body = read_file(path, BODY_BYTES, &body_len);
     json_t *root = meta != NULL ? json_loadb(meta, len, 0, NULL) : NULL;
+    bool canary = json_is_true(json_object_get(root, "canary"));
+    char *body = canary || !l->canaries ? read_file(path, BODY_BYTES, &body_len) : NULL;
     const char *method = json_string_value(json_object_get(root, "method"));
     const char *target = json_string_value(json_object_get(root, "path"));
     const char *type = json_string_value(json_object_get(root, "content_type"));
     if (method != NULL && target != NULL && target[0] == '/' && body != NULL) {
         snprintf(headers, sizeof headers, type != NULL ? "Content-Type: %s\r\n" : "%s",
                  type != NULL ? type : "");
-        append(l, make(PL_SAMPLE_RECORDED, method, target, headers, body, body_len));
+        struct pl_sample *s = make(PL_SAMPLE_RECORDED, method, target, headers, body, body_len);
+        if (s != NULL) s->canary = canary;
+        append(l, s);
     }
     json_decref(root);
     free(meta);
@@ -146,7 +150,7 @@ static void load_recorded(struct loading *l) {
 static void load_now(uv_work_t *work) {
     struct loading *l = work->data;
     load_declared(l);
-    if (l->count == 0) load_recorded(l);
+    if (l->count == 0 || l->canaries) load_recorded(l);
 }
 
 static void loaded(uv_work_t *work, int status) {
@@ -154,7 +158,10 @@ static void loaded(uv_work_t *work, int status) {
     struct pl_worker *w = l->worker;
     (void)status;
     w->more->samples_loading = false;
-    pl_samples_loaded(w, l->list, l->problem[0] != '\0' ? l->problem : NULL);
+    if (l->canaries && w->state == PL_WORKER_READY && !w->service->crew->resting)
+        pl_canary_loaded(w, l->list);
+    else
+        pl_samples_loaded(w, l->list, l->problem[0] != '\0' ? l->problem : NULL);
     free(l->folder);
     free(l->recorded);
     free(l);
@@ -178,11 +185,13 @@ static void copy_declared(struct loading *l, const struct pl_service_config *c) 
     for (size_t i = 0; i < c->warmup_requests.count && i < PL_CREW_SAMPLES; i++) {
         const struct pl_warmup_request *r = &c->warmup_requests.at[i];
         char headers[4096];
+        if (l->canaries && !r->canary) continue;
         header_lines(r, headers, sizeof headers);
         const char *body = r->body != NULL ? r->body : "";
         struct pl_sample *s = make(PL_SAMPLE_DECLARED, r->method, r->path, headers, body, strlen(body));
         if (s == NULL) return;
         s->status = r->status;
+        s->canary = r->canary;
         *end = s;
         end = &s->next;
     }
@@ -217,6 +226,7 @@ void pl_samples_load(struct pl_worker *w) {
         return;
     }
     l->worker = w;
+    l->canaries = w->state == PL_WORKER_READY;
     l->end = &l->list;
     l->work.data = l;
     l->folder = strdup(c->working_dir);

@@ -147,7 +147,7 @@ static bool choose_devices(const struct pl_worker *w, char out[PL_DEVICES_TEXT],
 }
 
 static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
-    static char prom[160], tmp[160], agents[160], devices[PL_DEVICES_TEXT];
+    static char prom[160], tmp[160], agents[160], devices[PL_DEVICES_TEXT], jit[512];
     struct pl_crew *c = w->service->crew;
     const struct pl_service_config *s = w->service->config;
     const char *gpus = NULL;
@@ -158,6 +158,7 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
     if (!make_folder(prom, sizeof prom, c, "prom", metrics, err)) return false;
     if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
     if (!choose_devices(w, devices, &gpus, err)) return false;
+    pl_caches_prepare(w, jit, sizeof jit);
     const struct pl_user *u = c->worker_user;
     const struct pl_recipe_facts facts = {
         .user = u != NULL ? u->name : NULL,
@@ -168,6 +169,7 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .ident = s->run,
         .prom_dir = prom,
         .tmp_dir = tmp,
+        .jit_dir = jit[0] != '\0' ? jit : NULL,
         .gpus = gpus,
         .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
         .port = pl_places_port(w),

@@ -141,6 +141,7 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
     if (bentoml)
         pl_kitchen_set_unless(k, "BENTOML_CONTAINERIZED", "true"); /* a death ends it: no silent loop */
     if (e->word == PL_CFG_ENGINE_VLLM) pl_kitchen_set_unless(k, "VLLM_NO_USAGE_STATS", "1");
+    if (e->word == PL_CFG_ENGINE_VLLM) pl_kitchen_cache(k, "VLLM_CACHE_ROOT", f->jit_dir, "vllm");
     if (legacy || e->multiprocess_metrics) pl_kitchen_set(k, "PROMETHEUS_MULTIPROC_DIR", f->prom_dir);
     for (size_t i = 0; i < s->env.count; i++) {
         const char *value = filled(k, s->env.at[i].value, f);

@@ -172,6 +172,15 @@ void pl_kitchen_common(struct pl_kitchen *k, const struct pl_service_config *s,
     }
     if (f->gpus != NULL) pl_kitchen_set(k, "CUDA_VISIBLE_DEVICES", f->gpus);
     if (f->tmp_dir != NULL) pl_kitchen_set(k, "TMPDIR", f->tmp_dir);
+    /* Inductor's own place is in TMPDIR, which ends with the worker: it would compile at every start. */
+    pl_kitchen_cache(k, "TRITON_CACHE_DIR", f->jit_dir, "triton");
+    pl_kitchen_cache(k, "TORCHINDUCTOR_CACHE_DIR", f->jit_dir, "inductor");
+    pl_kitchen_cache(k, "CUDA_CACHE_PATH", f->jit_dir, "cuda");
+}
+
+void pl_kitchen_cache(struct pl_kitchen *k, const char *name, const char *folder, const char *kind) {
+    char *path = folder != NULL ? pl_kitchen_print(k, "%s/%s", folder, kind) : NULL;
+    if (path != NULL) pl_kitchen_set_unless(k, name, path);
 }
 
 void pl_kitchen_python_path(struct pl_kitchen *k, const char *ours) {

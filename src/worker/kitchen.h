@@ -29,6 +29,8 @@ char **pl_kitchen_find(const struct pl_recipe *r, const char *name, size_t len);
 void pl_kitchen_set(struct pl_kitchen *k, const char *name, const char *value);
 void pl_kitchen_set_unless(struct pl_kitchen *k, const char *name, const char *value);
 void pl_kitchen_set_number(struct pl_kitchen *k, const char *name, uint64_t value);
+/* name=folder/kind, unless it is set; folder NULL: nothing */
+void pl_kitchen_cache(struct pl_kitchen *k, const char *name, const char *folder, const char *kind);
 void pl_kitchen_python_path(struct pl_kitchen *k, const char *ours); /* in front of the service's own */
 void pl_kitchen_arg(struct pl_kitchen *k, const char *word);
 void pl_kitchen_option(struct pl_kitchen *k, const char *name, uint64_t value);

@@ -24,6 +24,7 @@ struct pl_recipe_facts {
     const char *ident;        /* import string for BentoML: "service:Class", ".", tag */
     const char *prom_dir;     /* PROMETHEUS_MULTIPROC_DIR, absolute */
     const char *tmp_dir;      /* TMPDIR, or NULL: the inherited one */
+    const char *jit_dir;      /* where what engines compile is kept, or NULL: their own places */
     const char *dependency;   /* --service-name of a dependency that runs on its own, or NULL */
     const char *user, *home;  /* USER, LOGNAME and HOME, or NULL: as inherited */
     const char *gpus;         /* CUDA_VISIBLE_DEVICES, or NULL: as inherited */
