@@ -50,10 +50,11 @@ void pl_admin_action_done(struct pl_admin *a, const char *action, int exit_statu
 /* The same with a document that the verb prints; NULL: none. */
 void pl_admin_action_report(struct pl_admin *a, const char *action, int exit_status, const char *message,
                             const char *json);
-/* Another main is asked from now on: ends followers; a connection that is open still gets answers to questions,
- * orders are sent to the other one. */
+/* Another main is asked from now on: ends followers; a connection that is open still gets answers to
+ * questions, orders are sent to the other one. */
 void pl_admin_leave(struct pl_admin *a);
-void pl_admin_unlisten(struct pl_admin *a); /* closes the listeners: others take their place, or these again */
+void pl_admin_unlisten(
+    struct pl_admin *a); /* closes the listeners: others take their place, or these again */
 /* Ends followers and connections. */
 void pl_admin_close(struct pl_admin *a);
 

@@ -38,7 +38,8 @@ const char *pl_health_why(const struct pl_service *s) {
         if (w->state <= PL_WORKER_READY && w->state > best) best = w->state;
         if (w->state == PL_WORKER_STUCK && best == PL_WORKER_IDLE) return "stuck";
     }
-    bool stale = silent || pl_service_ready_count(s) > 0; /* it would serve, and nothing has shown it for long */
+    bool stale =
+        silent || pl_service_ready_count(s) > 0; /* it would serve, and nothing has shown it for long */
     if (best == PL_WORKER_READY) return stale ? "proof_stale" : "worker_not_ready";
     if (best == PL_WORKER_WARMING) return "warming";
     if (best != PL_WORKER_IDLE) return "starting";

@@ -41,13 +41,13 @@ struct pl_admin {
     struct pl_timer pulse; /* followers of logs are fed by it */
     struct pl_action actions[PL_ACTIONS_KEPT];
     uint64_t action_count;
-    char capturing[24]; /* the action that waits for requests to keep */
+    char capturing[24];  /* the action that waits for requests to keep */
     bool capture_canary; /* they are marked */
-    struct pl_buf page; /* scratch for bodies */
+    struct pl_buf page;  /* scratch for bodies */
     struct pl_promtext *prom;
     struct pl_key_digest token;
     bool has_token;
-    bool left; /* another main is at the helm */
+    bool left;           /* another main is at the helm */
     int64_t tls_until_s; /* seconds since 1970; 0: no TLS */
     struct pl_log_sampler refused;
 };

@@ -137,12 +137,14 @@ static void add_caches(json_t *o, const struct pl_service *s) {
     for (int i = 0; i < PL_CACHES; i++) {
         files += c->files[i];
         if (c->files[i] > 0)
-            json_object_set_new(bytes, pl_caches_name((enum pl_cache)i), json_integer((json_int_t)c->bytes[i]));
+            json_object_set_new(bytes, pl_caches_name((enum pl_cache)i),
+                                json_integer((json_int_t)c->bytes[i]));
     }
     json_t *caches = json_pack("{s:b,s:I,s:o}", "cold", c->cold, "files", (json_int_t)files, "bytes", bytes);
     if (c->cold)
-        json_object_set_new(caches, "offer",
-                            json_string("its last start compiled; restart it once and the next one only loads"));
+        json_object_set_new(
+            caches, "offer",
+            json_string("its last start compiled; restart it once and the next one only loads"));
     json_object_set_new(o, "caches", caches);
 }
 

@@ -215,8 +215,9 @@ struct pl_wire_forget {
     uint64_t generation; /* must be GONE */
 };
 
-/* The helm says BYE: workers are stopped and the keeper exits with this status. Others: they leave; `words` of
- * a candidate say why it does not take the helm, and reach the old main in UPGRADED. Ends with NUL or is full. */
+/* The helm says BYE: workers are stopped and the keeper exits with this status. Others: they leave; `words`
+ * of a candidate say why it does not take the helm, and reach the old main in UPGRADED. Ends with NUL or is
+ * full. */
 struct pl_wire_bye {
     struct pl_wire_head head;
     uint32_t status;
@@ -239,8 +240,8 @@ struct pl_wire_refused {
 
 struct pl_wire_upgraded {
     struct pl_wire_head head;
-    uint32_t error; /* 0: the helm has moved */
-    int32_t status; /* wait status of the candidate if it ended */
+    uint32_t error;                  /* 0: the helm has moved */
+    int32_t status;                  /* wait status of the candidate if it ended */
     char words[PL_WIRE_WORDS_BYTES]; /* what it said in its BYE */
 };
 

@@ -42,6 +42,7 @@ void pl_door_back(void);
 /* The files are looked at every two seconds; a changed one is taken by itself, without a reload, once it
  * holds together with the others. */
 void pl_door_watch(void);
-/* Nothing is put in force while another main is about to read what is; what has changed is taken afterwards. */
+/* Nothing is put in force while another main is about to read what is; what has changed is taken afterwards.
+ */
 void pl_door_freeze(bool yes);
 #endif

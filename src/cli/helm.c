@@ -19,7 +19,8 @@
 enum {
     ALIVE_MS = 100,
     REST_LOOK_MS = 2,
-    STAND_MS = 1500, /* then the helm is let go in any case: a line may be told twice, a request is not lost */
+    STAND_MS =
+        1500, /* then the helm is let go in any case: a line may be told twice, a request is not lost */
     LEAVE_SLACK_MS = 10000,
     ELF_MAGIC = 4
 };
@@ -96,8 +97,8 @@ static void on_ordered(void *ctx, struct pl_wire_message *reply) {
     failed(why);
 }
 
-/* A program that main can be: not a script (it is run through a descriptor that its interpreter could not open),
- * and nobody else's to write to. The descriptor is what will be run, whatever becomes of the name. */
+/* A program that main can be: not a script (it is run through a descriptor that its interpreter could not
+ * open), and nobody else's to write to. The descriptor is what will be run, whatever becomes of the name. */
 static int open_binary(const char *path, struct pl_err *err) {
     static const char elf[] = "\177ELF";
     char link[32], magic[ELF_MAGIC];

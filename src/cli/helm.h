@@ -27,8 +27,8 @@ struct pl_helm_options {
 };
 void pl_helm_init(const struct pl_helm_options *o);
 
-/* The candidate's side: TAKE, and until the helm is ours; `alive` is called meanwhile, a few times a second. The
- * link must not run yet. */
+/* The candidate's side: TAKE, and until the helm is ours; `alive` is called meanwhile, a few times a second.
+ * The link must not run yet. */
 bool pl_helm_take(struct pl_link *l, void (*alive)(void), struct pl_err *err);
 /* Why it does not take the helm: the old main hears it. */
 void pl_helm_decline(struct pl_link *l, int status, const char *words);
@@ -39,6 +39,6 @@ bool pl_helm_order(const struct pl_upgrade_wish *wish, const char *action, struc
 void pl_helm_news(const struct pl_wire_message *m);
 /* The instance stops, and we have left: idle connections close now. */
 void pl_helm_hurry(void);
-bool pl_helm_ours(void);       /* until it has moved */
+bool pl_helm_ours(void);      /* until it has moved */
 bool pl_helm_under_way(void); /* an upgrade was ordered and is not decided */
 #endif

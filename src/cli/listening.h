@@ -1,6 +1,6 @@
 /* cli/listening.h - what main listens on: data ports, the admin port, run_dir/admin.sock and agents.sock. The
- * keeper holds them all. Of each we keep a second descriptor, so that listening can stop and begin again while
- * the sockets stay open: what knocks meanwhile waits in the backlog, for us or for another main.
+ * keeper holds them all. Of each we keep a second descriptor, so that listening can stop and begin again
+ * while the sockets stay open: what knocks meanwhile waits in the backlog, for us or for another main.
  */
 #ifndef PL_CLI_LISTENING_H
 #define PL_CLI_LISTENING_H

@@ -34,13 +34,7 @@
 #include "gateway/gateway.h"
 #include "net/stalls.h"
 
-enum {
-    SPARE_FDS = 256,
-    FDS_PER_WORKER = 2,
-    MAX_ARGUMENTS = 1024,
-    HEART_MS = 200,
-    STREAM_LOOK_MS = 1000
-};
+enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_ARGUMENTS = 1024, HEART_MS = 200, STREAM_LOOK_MS = 1000 };
 
 struct run {
     struct pl_app app;
@@ -62,8 +56,8 @@ struct run {
     uv_timer_t heart;
     uv_signal_t hangup;
     struct pl_timer stop_timer; /* drain_delay, then drain_timeout */
-    bool candidate, taken; /* started by an upgrade; and it has the helm */
-    uint64_t other_main; /* the main before us, which finishes its requests; 0: there is none */
+    bool candidate, taken;      /* started by an upgrade; and it has the helm */
+    uint64_t other_main;        /* the main before us, which finishes its requests; 0: there is none */
     bool ready_told, draining, crew_stopping, empty;
     uint64_t failed_since_ms, drain_from_ms;
     int exit_status;
@@ -139,8 +133,7 @@ static void on_other_left(void) {
 static void on_drain_timeout(struct pl_timer *t) {
     uint64_t drained = pl_now_ms(run.app.clock) - run.drain_from_ms;
     bool streams = pl_crew_streams(run.crew) > 0 || run.other_main != 0;
-    if (run.app.config->drain_timeout_ms == PL_CFG_AUTO && streams &&
-        drained < PL_CREW_STREAM_DRAIN_MS) {
+    if (run.app.config->drain_timeout_ms == PL_CFG_AUTO && streams && drained < PL_CREW_STREAM_DRAIN_MS) {
         pl_timer_start(run.timers, t, STREAM_LOOK_MS, on_drain_timeout);
         return;
     }
@@ -262,8 +255,8 @@ static bool read_config(struct pl_err *err) {
     pl_buf_init(&text, (size_t)8 << 20);
     if (fd == -1 || !pl_held_read(fd, &text))
         return PL_FAIL(err, PL_E_SYS, "the keeper holds no configuration");
-    /* Another version's: one that would lose a setting does not take over. A main that follows a crash takes what
-     * it can. */
+    /* Another version's: one that would lose a setting does not take over. A main that follows a crash takes
+     * what it can. */
     run.app.config = run.candidate ? pl_config_from_json_whole(text.data, text.len, err)
                                    : pl_config_from_json(text.data, text.len, err);
     pl_buf_free(&text);
@@ -475,8 +468,9 @@ static void tell_start(void) {
     const struct pl_config *c = run.app.config;
     pl_config_hash(c, hash);
     pl_log(run.app.log, PL_INFO, "main.started", F_STR("version", PL_VERSION), F_INT("pid", getpid()),
-           F_STR("reason", start_reason()), F_STR("listen", pl_listening_data()), F_STR("admin", pl_listening_admin()),
-           F_STR("run_dir", run.run_dir), F_BOOL("dry_run", pl_dry_run()));
+           F_STR("reason", start_reason()), F_STR("listen", pl_listening_data()),
+           F_STR("admin", pl_listening_admin()), F_STR("run_dir", run.run_dir),
+           F_BOOL("dry_run", pl_dry_run()));
     pl_log(run.app.log, PL_INFO, "config.loaded", F_STR("file", c->file), F_STR("hash", hash));
     tell_links();
     if (run.welcome.crashes >= 2) pl_log(run.app.log, PL_ERROR, "main.plain_mode");
@@ -498,8 +492,8 @@ static void note_listener(void) {
     if (fd != -1) pl_bound_text(fd, run.wanted, sizeof run.wanted);
 }
 
-/* All that could fail has been made: now the helm. What is held was listed before, and the old main has gone on
- * since. */
+/* All that could fail has been made: now the helm. What is held was listed before, and the old main has gone
+ * on since. */
 static bool take_helm(struct pl_err *err) {
     static const char *const read_already[] = { "config", "args", "door" };
     if (!pl_helm_take(&run.link, beat, err)) return false;
@@ -558,11 +552,9 @@ static bool start(struct pl_err *err) {
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
     pl_crew_other_main(run.crew, run.other_main != 0);
-    const struct pl_listening_options listening = { .gateway = run.gateway,
-                                                    .admin = run.admin,
-                                                    .crew = run.crew,
-                                                    .run_dir = run.run_dir,
-                                                    .hold = hold };
+    const struct pl_listening_options listening = {
+        .gateway = run.gateway, .admin = run.admin, .crew = run.crew, .run_dir = run.run_dir, .hold = hold
+    };
     if (!pl_listening_start(&listening, &run.held, err)) return false;
     tell_start();
     start_heart();

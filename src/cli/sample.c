@@ -65,13 +65,15 @@ static int list(struct pl_cli *cli, const struct place *p) {
             json_t *meta = json_load_file(path, 0, NULL);
             snprintf(path, sizeof path, "%s/%.*s.body", p->folder, (int)(dot - e->d_name), e->d_name);
             if (meta != NULL && stat(path, &st) == 0) {
-                printf(cli->args.json
-                           ? "{\"v\":1,\"kind\":\"sample\",\"id\":\"%.*s\",\"path\":\"%s\",\"bytes\":%lld%s}\n"
-                           : "%.*s  %s  %lld bytes%s\n",
-                       (int)(dot - e->d_name), e->d_name, json_string_value(json_object_get(meta, "path")),
-                       (long long)st.st_size, !json_is_true(json_object_get(meta, "canary")) ? ""
-                                              : cli->args.json ? ",\"canary\":true"
-                                                               : "  canary");
+                printf(
+                    cli->args.json
+                        ? "{\"v\":1,\"kind\":\"sample\",\"id\":\"%.*s\",\"path\":\"%s\",\"bytes\":%lld%s}\n"
+                        : "%.*s  %s  %lld bytes%s\n",
+                    (int)(dot - e->d_name), e->d_name, json_string_value(json_object_get(meta, "path")),
+                    (long long)st.st_size,
+                    !json_is_true(json_object_get(meta, "canary")) ? ""
+                    : cli->args.json                               ? ",\"canary\":true"
+                                                                   : "  canary");
                 count++;
             }
             json_decref(meta);

@@ -146,7 +146,8 @@ static int print_service(const json_t *s, int lines) {
         used += print_replacement(replacement);
     const json_t *offer = json_object_get(json_object_get(s, "caches"), "offer");
     if (offer != NULL)
-        printf("    cold compile cache: %s (plimsoll restart %s)\n", json_string_value(offer), text(s, "name")),
+        printf("    cold compile cache: %s (plimsoll restart %s)\n", json_string_value(offer),
+               text(s, "name")),
             used++;
     if (death != NULL)
         printf("    last death %s %s: %s\n", text(death, "id"), text(death, "ts"), text(death, "sentence")),

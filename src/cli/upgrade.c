@@ -1,5 +1,5 @@
-/* upgrade.c - `plimsoll upgrade`: orders that another main takes the helm, and tells who has it in the end. The one
- * that was asked cannot say so: when it succeeds, whoever answers here is the new one. */
+/* upgrade.c - `plimsoll upgrade`: orders that another main takes the helm, and tells who has it in the end.
+ * The one that was asked cannot say so: when it succeeds, whoever answers here is the new one. */
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
@@ -54,14 +54,16 @@ static bool has_failed(struct pl_client *c, const char *action, char *why, size_
 
 static void show(const struct pl_cli *cli, const struct who *old, const struct who *now, uint64_t took_ms) {
     if (cli->args.json) {
-        json_t *doc = json_pack("{s:i,s:s,s:b,s:{s:s,s:I},s:{s:s,s:I},s:I}", "v", 1, "kind", "upgrade", "done", 1,
-                                "from", "version", old->version, "pid", (json_int_t)old->pid, "to", "version",
-                                now->version, "pid", (json_int_t)now->pid, "took_ms", (json_int_t)took_ms);
+        json_t *doc =
+            json_pack("{s:i,s:s,s:b,s:{s:s,s:I},s:{s:s,s:I},s:I}", "v", 1, "kind", "upgrade", "done", 1,
+                      "from", "version", old->version, "pid", (json_int_t)old->pid, "to", "version",
+                      now->version, "pid", (json_int_t)now->pid, "took_ms", (json_int_t)took_ms);
         json_dumpf(doc, stdout, JSON_COMPACT);
         printf("\n");
         json_decref(doc);
     } else {
-        printf("upgraded: %s (main %lld) -> %s (main %lld) in %llu ms; what was open is finished by the old one\n",
+        printf("upgraded: %s (main %lld) -> %s (main %lld) in %llu ms; what was open is finished by the old "
+               "one\n",
                old->version, old->pid, now->version, now->pid, (unsigned long long)took_ms);
     }
 }
@@ -103,7 +105,8 @@ static int follow(struct pl_cli *cli, struct pl_client *c, const struct who *old
         bool answered = ask_who(c, &now, &err);
         uint64_t at = pl_now_ms(&pl_clock_system);
         if (answered && now.pid != old->pid) break;
-        if (answered && told) return show_failed(cli, old, why); /* asked once more: it is still the old one */
+        if (answered && told)
+            return show_failed(cli, old, why); /* asked once more: it is still the old one */
         told = answered && has_failed(c, action, why, sizeof why);
         if (told) continue;
         if (at < late) continue;

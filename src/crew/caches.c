@@ -63,8 +63,9 @@ void pl_caches_prepare(struct pl_worker *w, char *out, unsigned room) {
     w->more->cache_empty = ok && empty;
     if (ok) return;
     if (!s->more->caches.told)
-        pl_log(c->app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id), F_INT("worker", w->slot),
-               F_STR("feature", "jit caches"), F_STR("reason", strerror(errno)), F_STR("folder", out));
+        pl_log(c->app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id),
+               F_INT("worker", w->slot), F_STR("feature", "jit caches"), F_STR("reason", strerror(errno)),
+               F_STR("folder", out));
     s->more->caches.told = true;
     out[0] = '\0';
 }
@@ -134,7 +135,8 @@ static void counted(uv_work_t *work, int status) {
         pl_log(s->crew->app->log, PL_INFO, "worker.cold_cache", F_STR("service", s->config->id),
                F_INT("worker", k->slot), F_INT("generation", k->generation), F_INT("files", files),
                F_INT("bytes", bytes),
-               F_STR("remedy", "this start has compiled; restart it once and the next one only loads what is there"));
+               F_STR("remedy",
+                     "this start has compiled; restart it once and the next one only loads what is there"));
     free(k);
 }
 

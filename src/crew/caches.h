@@ -1,7 +1,8 @@
-/* crew/caches.h - what a service's engine compiles (Triton, inductor, CUDA, vLLM) outlives its workers: each service
- * has cache_dir/jit/SERVICE, its workers are told of it by the variables that these libraries read, unless something
- * else is set. A start that finds the folders empty and leaves something in them was a cold one: it has paid for
- * compilation, and still carries what the compilers left in its memory. That is told, and one restart is offered.
+/* crew/caches.h - what a service's engine compiles (Triton, inductor, CUDA, vLLM) outlives its workers: each
+ * service has cache_dir/jit/SERVICE, its workers are told of it by the variables that these libraries read,
+ * unless something else is set. A start that finds the folders empty and leaves something in them was a cold
+ * one: it has paid for compilation, and still carries what the compilers left in its memory. That is told,
+ * and one restart is offered.
  */
 #ifndef PL_CREW_CACHES_H
 #define PL_CREW_CACHES_H
@@ -20,8 +21,8 @@ struct pl_caches {
 
 struct pl_worker;
 struct pl_service;
-/* Before it is spawned: its folder, made, in `out`; "" when there is none to be had (told once), or what runs there is
- * not ours. */
+/* Before it is spawned: its folder, made, in `out`; "" when there is none to be had (told once), or what runs
+ * there is not ours. */
 void pl_caches_prepare(struct pl_worker *w, char *out, unsigned room);
 void pl_caches_ready(struct pl_worker *w); /* what it has compiled by now is counted, beside the loop */
 /* NULL: nothing is known yet. */

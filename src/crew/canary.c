@@ -1,10 +1,10 @@
-/* canary.c - proof of readiness where nobody asks: a marked warm-up request is sent to a worker that has had nothing
- * to do for canary.interval. Past admission, in nobody's slot, and never beside a real request; a real success is
- * better proof and puts it off. Proof is fresh for twice the interval. Without a marked request the worker's own
- * readiness is the proof.
+/* canary.c - proof of readiness where nobody asks: a marked warm-up request is sent to a worker that has had
+ * nothing to do for canary.interval. Past admission, in nobody's slot, and never beside a real request; a
+ * real success is better proof and puts it off. Proof is fresh for twice the interval. Without a marked
+ * request the worker's own readiness is the proof.
  *
- * Declared ones come with the configuration. Recorded ones (`plimsoll sample --canary`) are looked for while there
- * is none, once an interval: they count without a restart.
+ * Declared ones come with the configuration. Recorded ones (`plimsoll sample --canary`) are looked for while
+ * there is none, once an interval: they count without a restart.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,8 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     struct pl_service *s = w->service;
     const struct pl_sample *sample = o->canary_sample;
     char message[MESSAGE_BYTES];
-    bool ok = reply->answered && (sample->status != 0 ? reply->status == sample->status : reply->status < 400);
+    bool ok =
+        reply->answered && (sample->status != 0 ? reply->status == sample->status : reply->status < 400);
     o->canary = NULL;
     o->canary_at_ms = pl_crew_now(s->crew) + interval_ms(s);
     o->canary_sample = first_of(w, sample->next != NULL ? sample->next : o->samples);
@@ -110,7 +111,8 @@ void pl_canary_ready(struct pl_worker *w) {
 
 void pl_canary_tick(struct pl_worker *w, uint64_t now) {
     struct pl_worker_more *o = w->more;
-    if (w->state != PL_WORKER_READY || pl_depend_is(w->service) || o->canary != NULL || o->samples_loading) return;
+    if (w->state != PL_WORKER_READY || pl_depend_is(w->service) || o->canary != NULL || o->samples_loading)
+        return;
     if (o->samples == NULL) {
         if (o->canary_looked_ms != 0 && now - o->canary_looked_ms < interval_ms(w->service)) return;
         o->canary_looked_ms = now;

@@ -109,16 +109,16 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
 void pl_crew_reconfigured(struct pl_crew *c);
 /* Servers that are not of our making may publish what they do: `fd` is run_dir/agents.sock, listening. */
 bool pl_crew_agents(struct pl_crew *c, int fd, struct pl_err *err);
-/* The helm is given to another main (crew/rest.c): freeze (false: not after all), rest, ask until it is at rest,
- * then again or leave. */
-void pl_crew_freeze(struct pl_crew *c, bool yes);           /* no replacement is begun */
-const char *pl_crew_replacing(const struct pl_crew *c);     /* the service of one under way, or NULL */
-void pl_crew_rest(struct pl_crew *c);                       /* touches nothing any more */
-bool pl_crew_rested(struct pl_crew *c);                     /* what it had begun is done and written */
-void pl_crew_again(struct pl_crew *c, int agents_fd);       /* as it was; takes the socket, or -1 */
+/* The helm is given to another main (crew/rest.c): freeze (false: not after all), rest, ask until it is at
+ * rest, then again or leave. */
+void pl_crew_freeze(struct pl_crew *c, bool yes);       /* no replacement is begun */
+const char *pl_crew_replacing(const struct pl_crew *c); /* the service of one under way, or NULL */
+void pl_crew_rest(struct pl_crew *c);                   /* touches nothing any more */
+bool pl_crew_rested(struct pl_crew *c);                 /* what it had begun is done and written */
+void pl_crew_again(struct pl_crew *c, int agents_fd);   /* as it was; takes the socket, or -1 */
 /* Another main still answers requests with our workers: what only it counts is not drained. */
 void pl_crew_other_main(struct pl_crew *c, bool there);
-void pl_crew_leave(struct pl_crew *c);                      /* for good: only sees workers end */
+void pl_crew_leave(struct pl_crew *c); /* for good: only sees workers end */
 /* Stops every worker in order; options.on_stopped tells the end. */
 void pl_crew_stop(struct pl_crew *c);
 void pl_crew_close(struct pl_crew *c);

@@ -256,9 +256,9 @@ struct pl_crew {
     uint64_t sequence;
     struct pl_ports ports;
     bool stopping, stopped;
-    bool adopting; /* not all that is there is known yet: nothing is started */
+    bool adopting;                          /* not all that is there is known yet: nothing is started */
     bool frozen, resting, left, other_main; /* rest.c */
-    struct pl_wire_exit *kept_news; /* at rest: what the keeper has told; owned */
+    struct pl_wire_exit *kept_news;         /* at rest: what the keeper has told; owned */
     size_t kept_count;
     void (*on_stopped)(void *ctx);
     void (*on_action)(void *ctx, const char *action, bool ok, const char *message);
@@ -273,8 +273,8 @@ struct pl_crew {
 };
 
 /* crew.c */
-void pl_crew_run(struct pl_crew *c);                               /* the tick, from now on */
-void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m);   /* of the keeper */
+void pl_crew_run(struct pl_crew *c);                             /* the tick, from now on */
+void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m); /* of the keeper */
 /* rest.c */
 void pl_crew_keep_news(struct pl_crew *c, const struct pl_wire_message *m);
 void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e);

@@ -117,7 +117,8 @@ bool pl_output_written(struct pl_worker *w) {
     struct pl_ring *ring = &w->more->ring;
     if (ring->head == NULL || w->more->let_go) return true;
     return hand_on(w) &&
-           atomic_load_explicit(&ring->head->seen, memory_order_acquire) + w->more->partial.len >= ring->place;
+           atomic_load_explicit(&ring->head->seen, memory_order_acquire) + w->more->partial.len >=
+               ring->place;
 }
 
 bool pl_output_done(struct pl_worker *w) {

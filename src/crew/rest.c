@@ -1,7 +1,7 @@
 /* rest.c - a crew whose main gives the helm away. Frozen: no replacement is begun any more. At rest: what was
- * read of the workers' output is written out, nobody is asked anything, and what the keeper tells waits; for a
- * few milliseconds, until the other main is at the helm or has failed. After that it either goes on where it
- * stopped, or only watches for the ends of the workers that its last requests are with.
+ * read of the workers' output is written out, nobody is asked anything, and what the keeper tells waits; for
+ * a few milliseconds, until the other main is at the helm or has failed. After that it either goes on where
+ * it stopped, or only watches for the ends of the workers that its last requests are with.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -109,8 +109,7 @@ void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e) {
 }
 
 static void leave(struct pl_worker *w) {
-    if (w->more->ring.head != NULL)
-        pl_log_raw_forget(w->service->crew->app->log, &w->more->ring.head->seen);
+    if (w->more->ring.head != NULL) pl_log_raw_forget(w->service->crew->app->log, &w->more->ring.head->seen);
     if (w->more->watched) pl_control_close(w); /* its agent goes to the other main */
 }
 

@@ -177,7 +177,7 @@ struct pl_gateway {
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
-    bool left; /* another main serves: what is learnt is its own */
+    bool left;               /* another main serves: what is learnt is its own */
     struct pl_keyring *ring; /* NULL: no keys are asked for */
     struct pl_key *keys;     /* those of the ring, and those that left it and still have requests */
     struct pl_key **key_of;  /* by row of the ring */

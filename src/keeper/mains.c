@@ -35,8 +35,8 @@ unsigned pl_keeper_crashes(const struct pl_keeper *k) {
     return count;
 }
 
-/* A main that crashes as soon as it has the helm, or twice in the window after that, is worse than the one before:
- * that one comes back, to everything that is held here. */
+/* A main that crashes as soon as it has the helm, or twice in the window after that, is worse than the one
+ * before: that one comes back, to everything that is held here. */
 static void return_to_former(struct pl_keeper *k) {
     if (k->former_exe_fd == 0) return;
     unsigned since = 0;

@@ -80,8 +80,9 @@ void pl_server_unlisten(struct pl_server *s);
 /* Stops accepting, closes idle connections and, as they finish, the others. `empty` is called from the loop
  * (or at once if it is empty already). */
 void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx);
-/* Another process accepts now: as drain, but an idle connection may bring one more request. Whoever reuses one
- * meets no closed door: each is told with its next answer, and those that stay idle are closed in their time. */
+/* Another process accepts now: as drain, but an idle connection may bring one more request. Whoever reuses
+ * one meets no closed door: each is told with its next answer, and those that stay idle are closed in their
+ * time. */
 void pl_server_leave(struct pl_server *s, void (*empty)(void *ctx), void *ctx);
 /* Cuts every connection that is left. */
 void pl_server_cut(struct pl_server *s);

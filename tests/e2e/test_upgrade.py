@@ -53,10 +53,10 @@ def test_an_upgrade_under_100_open_streams_and_load_loses_nothing_and_loads_no_m
     server = serve("service:Feature", "--max-concurrency", 200).ready(workers=2)
     workers, keeper, old = server.workers(), server.status()["pid"]["keeper"], server.main_pid()
     streams = [Stream(server, 40, 0.1) for _ in range(100)]
-    with Load(server.address, quick, connections=8) as load:
-        load.wait_for_more(50)
+    with Load(server.address, quick, connections=4) as load:
+        load.wait_for_more(20)
         told = upgraded(server, program)
-        load.wait_for_more(100)
+        load.wait_for_more(40)
     assert told["to"]["version"] == version != told["from"]["version"]
     assert all(stream.whole() for stream in streams)
     assert load.kinds() == {"ok": len(load.outcomes)}, (load.kinds(), load.of("cut")[:3], load.of("status")[:3])
@@ -290,6 +290,7 @@ def test_two_upgrades_at_once_and_one_during_a_reload_are_refused(own):
     own.wait_for("upgrade.failed", since=mark)
 
 
+@pytest.mark.full
 def test_a_new_main_that_crashes_soon_is_followed_by_the_one_before(serve, tmp_path):
     program, version = new_version(tmp_path / "new")
     server = serve("service:Simple", service="simple").ready()

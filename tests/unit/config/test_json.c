@@ -99,6 +99,38 @@ TEST(what_another_version_wrote_is_read_as_far_as_it_is_known) {
     pl_config_destroy(cfg);
 }
 
+TEST(what_would_be_lost_is_named_with_its_place_when_nothing_may_be) {
+    static const struct {
+        const char *text, *message;
+    } all[] = {
+        { "{\"v\":1,\"values\":[{\"path\":\"of.later\",\"text\":\"1\",\"place\":\"a.yaml:3:5\"}],"
+          "\"services\":[]}",
+          "a.yaml:3:5: of.later is not known to this version" },
+        { "{\"v\":1,\"values\":[],\"services\":[{\"id\":\"a\",\"values\":[{\"path\":\"later\",\"text\":\"1\"}"
+          "]}]}",
+          "accepted configuration: later is not known to this version" },
+        { "{\"v\":1,\"values\":[{\"path\":\"logs.level\",\"text\":\"trace\",\"place\":\"--l\"}],\"services\":"
+          "[]}",
+          "accepted configuration: --l: logs.level: 'trace' is none of debug, info, warn, error" },
+        { "{\"v\":1,\"values\":[7],\"services\":[]}",
+          "accepted configuration: ? is not known to this version" },
+    };
+    struct pl_err err;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_null(pl_config_from_json_whole(all[i].text, strlen(all[i].text), &err));
+        assert_string_equal(err.msg, all[i].message);
+        assert_int_equal(err.code, PL_E_CONFIG);
+        struct pl_config *some = from(all[i].text); /* one that follows a crash takes what it can */
+        pl_config_destroy(some);
+    }
+    static const char well[] = "{\"v\":1,\"later\":1,\"values\":[{\"path\":\"drain_delay\",\"text\":\"2s\"}],"
+                               "\"services\":[{\"id\":\"a\"}]}";
+    struct pl_config *cfg = pl_config_from_json_whole(well, strlen(well), &err);
+    assert_non_null(cfg);
+    assert_int_equal(cfg->drain_delay_ms, 2000);
+    pl_config_destroy(cfg);
+}
+
 TEST(what_is_no_configuration_is_refused) {
     static const struct {
         const char *text, *message;
@@ -142,5 +174,6 @@ TEST(the_hash_follows_what_was_written_and_not_where) {
 RUN(cmocka_unit_test(all_values_with_origin_and_place_survive_the_way_to_main),
     cmocka_unit_test(services_that_are_not_started_stay_behind),
     cmocka_unit_test(what_another_version_wrote_is_read_as_far_as_it_is_known),
+    cmocka_unit_test(what_would_be_lost_is_named_with_its_place_when_nothing_may_be),
     cmocka_unit_test(what_is_no_configuration_is_refused),
     cmocka_unit_test(the_hash_follows_what_was_written_and_not_where))

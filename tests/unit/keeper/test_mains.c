@@ -213,6 +213,66 @@ TEST(a_deadline_that_is_over_does_not_keep_the_loop_awake) {
     assert_int_equal(pl_keeper_mains_deadline(k), k->now_ms + 10);
 }
 
+/* The helm is with a candidate that an upgrade has started; the old main is leaving. */
+static struct pl_main *upgraded(void) {
+    struct pl_main *old = pl_keeper_main_with(k, PL_ROLE_HELM);
+    int exe = open("/bin/sleep", O_PATH | O_CLOEXEC);
+    pl_keeper_start_main(k, exe, PL_ROLE_CANDIDATE);
+    struct pl_main *candidate = pl_keeper_main_with(k, PL_ROLE_CANDIDATE);
+    assert_non_null(candidate);
+    candidate->exe_fd = exe;
+    k->upgrade = PL_UPGRADE_STANDING_DOWN;
+    pl_keeper_give_helm(k, candidate);
+    assert_ptr_equal(pl_keeper_main_with(k, PL_ROLE_HELM), candidate);
+    assert_ptr_equal(pl_keeper_main_with(k, PL_ROLE_LEAVING), old);
+    return old;
+}
+
+TEST(an_old_main_leaves_in_the_time_that_it_asked_for) {
+    k->set.leave_ms = 600000;
+    k->mains[0].leave_ms = 5000;
+    assert_int_equal(upgraded()->leave_by_ms, k->now_ms + 5000);
+}
+
+TEST(a_main_that_crashes_as_soon_as_it_has_the_helm_is_followed_by_the_one_before) {
+    int former = k->exe_fd;
+    upgraded();
+    assert_int_equal(k->former_exe_fd, former);
+    assert_int_not_equal(k->exe_fd, former);
+    k->now_ms += 9999;
+    crash();
+    assert_int_equal(k->exe_fd, former);
+    assert_int_equal(k->former_exe_fd, 0);
+    assert_int_equal(k->start_main_at_ms, k->now_ms + 1);
+}
+
+TEST(a_later_crash_may_be_chance_and_a_second_one_is_not) {
+    int former = k->exe_fd;
+    ended((kill(upgraded()->pid, SIGKILL), pl_keeper_main_with(k, PL_ROLE_LEAVING)));
+    int newer = k->exe_fd;
+    k->now_ms += 20000;
+    crash();
+    assert_int_equal(k->exe_fd, newer);
+    k->now_ms += 1;
+    k->looked_ms = k->now_ms;
+    pl_keeper_look_at_mains(k);
+    crash();
+    assert_int_equal(k->exe_fd, former);
+}
+
+TEST(what_crashes_long_after_an_upgrade_is_started_again_as_it_is) {
+    ended((kill(upgraded()->pid, SIGKILL), pl_keeper_main_with(k, PL_ROLE_LEAVING)));
+    int newer = k->exe_fd;
+    k->now_ms += 60001;
+    for (int i = 0; i < 2; i++) {
+        crash();
+        assert_int_equal(k->exe_fd, newer);
+        k->now_ms += 100;
+        k->looked_ms = k->now_ms;
+        pl_keeper_look_at_mains(k);
+    }
+}
+
 #define WITH_MAIN(f) cmocka_unit_test_setup_teardown(f, start, finish)
 RUN(WITH_MAIN(silence_is_measured_from_the_last_beat),
     WITH_MAIN(a_main_that_sigabrt_does_not_end_gets_sigkill), WITH_MAIN(a_keeper_that_slept_blames_nobody),
@@ -221,4 +281,8 @@ RUN(WITH_MAIN(silence_is_measured_from_the_last_beat),
     WITH_MAIN(the_pauses_grow_and_the_limit_ends_it), WITH_MAIN(crashes_outside_the_window_are_forgiven),
     WITH_MAIN(a_crash_while_the_stop_is_asked_hands_it_to_the_keeper),
     WITH_MAIN(a_stop_that_takes_too_long_is_taken_over), WITH_MAIN(a_stop_never_goes_back),
-    WITH_MAIN(a_deadline_that_is_over_does_not_keep_the_loop_awake))
+    WITH_MAIN(a_deadline_that_is_over_does_not_keep_the_loop_awake),
+    WITH_MAIN(an_old_main_leaves_in_the_time_that_it_asked_for),
+    WITH_MAIN(a_main_that_crashes_as_soon_as_it_has_the_helm_is_followed_by_the_one_before),
+    WITH_MAIN(a_later_crash_may_be_chance_and_a_second_one_is_not),
+    WITH_MAIN(what_crashes_long_after_an_upgrade_is_started_again_as_it_is))

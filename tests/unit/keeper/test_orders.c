@@ -180,6 +180,16 @@ TEST(nothing_but_hello_is_answered_before_hello) {
     assert_false(m->greeted);
 }
 
+TEST(one_that_is_not_welcome_may_say_why_it_goes) {
+    m->greeted = false;
+    m->role = PL_ROLE_CANDIDATE;
+    memset(out.bytes, 0, sizeof out.bye);
+    snprintf(out.bye.words, sizeof out.bye.words, "too old for us");
+    ask(PL_WIRE_BYE, sizeof out.bye);
+    assert_int_equal(answer(), PL_WIRE_DONE);
+    assert_string_equal(k->upgraded.words, "too old for us");
+}
+
 TEST(forget_wants_a_generation_that_is_gone) {
     static const struct {
         enum pl_generation_state state;
@@ -331,6 +341,7 @@ RUN(WITH_CHANNEL(the_walk_visits_every_generation_once_in_order),
     WITH_CHANNEL(a_held_name_is_kept_replaced_and_let_go),
     WITH_CHANNEL(only_the_helm_gives_orders_and_anybody_may_ask),
     WITH_CHANNEL(nothing_but_hello_is_answered_before_hello),
+    WITH_CHANNEL(one_that_is_not_welcome_may_say_why_it_goes),
     WITH_CHANNEL(forget_wants_a_generation_that_is_gone),
     WITH_CHANNEL(bye_of_the_helm_is_the_status_and_bye_of_another_is_not),
     WITH_CHANNEL(news_is_told_once_in_the_order_of_a_life),

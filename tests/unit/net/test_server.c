@@ -213,6 +213,29 @@ TEST(an_answer_on_its_way_survives_the_drain) {
     close(fd);
 }
 
+/* Another process accepts: who was told that the connection stays may use it once more, and is told then. */
+TEST(an_idle_connection_brings_one_more_request_to_a_server_that_leaves) {
+    int kept = dial(), busy = dial();
+    put(kept, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_true(get(kept, "admin|1"));
+    assert_null(strstr(seen, "Connection: close"));
+    put(busy, "GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+    for (int i = 0; i < 50; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    pl_server_leave(server, on_empty, NULL);
+    assert_true(drink(busy) > BIG_BYTES);
+    assert_false(is_empty);
+    put(busy, "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"); /* it had been told so before */
+    assert_true(get(busy, "admin|1"));
+    for (int i = 0; i < 20; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    assert_false(is_empty);
+    put(kept, "GET /b HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_true(get(kept, "Connection: close"));
+    for (int i = 0; i < 20; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    assert_true(is_empty);
+    close(kept);
+    close(busy);
+}
+
 TEST(a_stream_for_http_1_0_is_505) {
     int fd = dial();
     put(fd, "GET /stream HTTP/1.0\r\n\r\n");
@@ -326,7 +349,9 @@ TEST(a_question_that_is_not_answered_in_time_says_so) {
 RUN(HERE(a_stream_of_our_own_is_chunked_and_the_connection_lives_on),
     HERE(a_follower_that_leaves_is_told_once),
     HERE(who_sends_ahead_without_reading_is_held_back_and_then_answered),
-    HERE(an_answer_on_its_way_survives_the_drain), HERE(a_stream_for_http_1_0_is_505),
+    HERE(an_answer_on_its_way_survives_the_drain),
+    HERE(an_idle_connection_brings_one_more_request_to_a_server_that_leaves),
+    HERE(a_stream_for_http_1_0_is_505),
     HERE(requests_that_come_a_byte_at_a_time_and_all_at_once_are_the_same),
     HERE(an_error_before_the_body_closes_and_can_be_read), HERE(a_question_gets_the_whole_answer),
     HERE(a_question_to_nobody_is_refused_and_a_cancelled_one_never_answers),

@@ -141,6 +141,13 @@ KITCHEN(check_given) {
     assert_variable(k, "CUDA_VISIBLE_DEVICES", NULL);
     assert_variable(k, "TMPDIR", NULL);
     assert_variable(k, "HF_HUB_OFFLINE", NULL); /* auto */
+    assert_variable(k, "TRITON_CACHE_DIR", NULL);
+    k->facts.jit_dir = "/var/cache/plimsoll/jit/digits";
+    COOK(k, "CUDA_CACHE_PATH=/mine");
+    assert_variable(k, "TRITON_CACHE_DIR", "/var/cache/plimsoll/jit/digits/triton");
+    assert_variable(k, "TORCHINDUCTOR_CACHE_DIR", "/var/cache/plimsoll/jit/digits/inductor");
+    assert_variable(k, "CUDA_CACHE_PATH", "/mine");
+    assert_variable(k, "VLLM_CACHE_ROOT", NULL);
     k->facts.gpus = "GPU-1,GPU-2";
     k->facts.tmp_dir = "/run/plimsoll/default/tmp/1-1";
     COOK(k, "CUDA_VISIBLE_DEVICES=0", "TMPDIR=/tmp", "PROMETHEUS_MULTIPROC_DIR=/shared");
