@@ -168,9 +168,10 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
     else if (strncmp(path, "/timeline/", 10) == 0)
         pl_records_answer(a, c, &t, "timeline", path + 10);
     else
-        pl_admin_reply_error(c, 404, "not_found", "no such route",
-                             "/ /livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
-                             "/timeline/SERVICE /actions/ID");
+        pl_admin_reply_error(
+            c, 404, "not_found", "no such route",
+            "/ /livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
+            "/timeline/SERVICE /actions/ID");
 }
 
 static void on_request(void *ctx, struct pl_conn *c) {
