@@ -142,7 +142,7 @@ function cards(s) {
   box.append(card("answers", known(r.per_s) ? r.per_s.toFixed(r.per_s < 10 ? 1 : 0) + " a second" : "-", known(r.p50_s) ? "median " + seconds(r.p50_s) + ", 99 % within " + seconds(r.p99_s) : "none in 5 min"));
   const tokens = s.tokens_5m || {};
   if (Object.keys(tokens).length) box.append(card("tokens, 5 min", units.count(tokens.output || 0) + " out", units.count(tokens.input || 0) + " in"));
-  box.append(card("enforce would have", would.length ? String(sum(would, x => x[1])) + " times acted" : s.mode === "enforce" ? "it does" : "done nothing more", would.map(x => x[0].replace(":", " for ") + " " + x[1]).join(", "), would.length ? "warn" : ""));
+  box.append(card("enforce would have", would.length ? sum(would, x => x[1]) === 1 ? "acted once" : "acted " + sum(would, x => x[1]) + " times" : s.mode === "enforce" ? "it does" : "done nothing more", would.map(x => x[0].replace(":", " for ") + " " + x[1]).join(", "), would.length ? "warn" : ""));
   return box;
 }
 
@@ -246,7 +246,7 @@ function drawEvents() {
     const e = state.events[i];
     if (LEVELS.indexOf(e.level) < least || (needle && !JSON.stringify(e).toLowerCase().includes(needle))) continue;
     const { ts, level, event, service: name, worker, generation, instance, sentence, ...rest } = e;
-    const tr = el("tr"), what = sentence || Object.entries(rest).map(([k, v]) => k + "=" + (typeof v === "object" ? JSON.stringify(v) : v)).join("  ");
+    const tr = el("tr"), what = sentence || Object.entries(rest).map(([k, v]) => k + "=" + (typeof v === "number" && !Number.isInteger(v) ? Number(v.toPrecision(6)) : typeof v === "object" ? JSON.stringify(v) : v)).join("  ");
     tr.append(el("td", time(ts), "k"), el("td", level, "k " + (level === "error" ? "bad" : level === "warn" ? "warn" : "")), el("td", event, "k"), el("td", known(name) ? name + (known(generation) ? " " + worker + "." + generation : "") : "", "k"), el("td", what, "f"));
     rows.push(tr);
   }

@@ -58,7 +58,8 @@ bool pl_series_label(const struct pl_series *s, const char *name, char *out, siz
 /* How many observations fell into each bucket (not summed up, the last is +Inf); the rest of `out` is 0. */
 void pl_series_buckets(const struct pl_series *s, uint64_t out[PL_METRIC_BUCKETS]);
 /* The value below which a share `q` (0 to 1) of these observations of seconds lies, linear within its bucket
- * as Prometheus' histogram_quantile has it; NAN: there are none. What lies over the last bound is that bound. */
+ * as Prometheus' histogram_quantile has it; NAN: there are none. What lies over the last bound is that bound.
+ */
 double pl_metrics_quantile_seconds(const uint64_t buckets[PL_METRIC_BUCKETS], double q);
 
 /* Families sorted as in the table, with HELP and TYPE; families without series are left out. */

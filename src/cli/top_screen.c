@@ -276,7 +276,9 @@ static void event_line(struct pl_top_screen *t, json_t *e) {
             bool skip = false;
             for (size_t i = 0; i < sizeof said / sizeof *said; i++) skip |= strcmp(key, said[i]) == 0;
             if (skip || at + 1 >= sizeof rest) continue;
-            char *shown = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+            char *shown = json_is_string(value)
+                              ? NULL
+                              : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
             at += (size_t)snprintf(rest + at, sizeof rest - at, " %s=%s", key,
                                    shown != NULL ? shown : json_string_value(value));
             free(shown);
