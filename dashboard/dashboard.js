@@ -31,11 +31,18 @@ function card(name, value, note, kind, small) {
   c.append(el("span", name), b, el("span", note || ""));
   return c;
 }
+// A row may have words of its own below it, over the whole width.
 function row(cells, numbers) { const tr = el("tr"); cells.forEach((x, i) => { const td = x instanceof Node ? el("td") : el("td", x); if (x instanceof Node) td.append(x); td.className = numbers.has(i) ? "n" : i < cells.length - 1 ? "k" : "f"; tr.append(td); }); return tr; }
 function sheet(heads, rows, numbers = []) {
   const t = el("table"), h = el("tr"), n = new Set(numbers), box = el("div", undefined, "tables");
   heads.forEach((x, i) => { const th = el("th", x, n.has(i) ? "n" : ""); th.scope = "col"; h.append(th); });
-  t.append(h, ...rows.map(r => row(r, n))); box.append(t);
+  t.append(h);
+  for (const r of rows) {
+    const below = r.below; t.append(row(r, n));
+    if (!below) continue;
+    const tr = el("tr"), td = el("td", undefined, "below"); td.colSpan = heads.length; td.append(below); tr.append(td); t.append(tr);
+  }
+  box.append(t);
   return box;
 }
 
@@ -156,13 +163,15 @@ function replacementText(s) {
 function workerRows(s, below) {
   return (s.workers || []).map(w => {
     const m = (w.memory || []).find(x => x.scope !== "host"), h = (w.memory || []).find(x => x.scope === "host"), v = w.verdict;
-    const word = el("div"), words = verdictText(v);
+    const word = el("div"), words = v && v.word !== "stable" && v.word !== "warming" ? verdictText(v) : "";
     if (words) word.append(el("span", words, bad(v) ? "bad" : ""));
     if (v && v.holder && v.word) word.append(el("div", "held by " + v.holder, bad(v) ? "bad" : ""));
     if (v && known(v.forecast_s)) word.append(el("div", "the limit comes in " + duration(v.forecast_s), "bad"));
     if (w.zombies > 0) word.append(el("div", w.zombies + " handlers run on after their time", "warn"));
-    return [(below ? s.name + " " : "") + w.worker + "." + w.generation, pill(w.state + (w.state === "ready" && !below ? (w.warm ? ", warm" : ", unwarmed") : ""), w.state === "ready" ? (w.warm || below ? "ok" : "warn") : ["failed", "backoff", "stuck", "gone"].includes(w.state) ? "bad" : "warn"),
-      duration(w.age_s), String(w.requests), String(w.in_flight), m ? size(m.allocated_bytes) : "-", m ? size(m.reserved_bytes) : "-", m ? size(m.peak_bytes) + (m.limit_bytes ? " of " + size(m.limit_bytes) : "") : "-", h ? size(h.rss_bytes) : "-", startBar(w.timeline), word];
+    const cells = [(below ? s.name + " " : "") + w.worker + "." + w.generation, pill(w.state + (w.state === "ready" && !below ? (w.warm ? ", warm" : ", unwarmed") : ""), w.state === "ready" ? (w.warm || below ? "ok" : "warn") : ["failed", "backoff", "stuck", "gone"].includes(w.state) ? "bad" : "warn"),
+      duration(w.age_s), String(w.requests), String(w.in_flight), m ? size(m.allocated_bytes) : "-", m ? size(m.reserved_bytes) : "-", m ? size(m.peak_bytes) + (m.limit_bytes ? " of " + size(m.limit_bytes) : "") : "-", h ? size(h.rss_bytes) : "-", startBar(w.timeline)];
+    if (word.childNodes.length) cells.below = word;
+    return cells;
   });
 }
 
@@ -181,7 +190,7 @@ function service(s) {
   for (const mode of ["observe", "guard", "enforce"]) if (mode !== s.mode) act(mode, "/enforce", { service: s.name, mode }, "plimsoll enforce " + s.name + " " + mode, "Sets how much may be done until a reload changes it.");
   box.append(acts, cards(s));
   const rows = workerRows(s, false).concat(...(s.dependencies || []).map(d => workerRows(d, true)));
-  if (rows.length) box.append(sheet(["worker", "state", "age", "requests", "in flight", "in use", "reserved", "peak, 1 min", "host", "its start", "memory"], rows, [3, 4, 5, 6, 7, 8]));
+  if (rows.length) box.append(sheet(["worker", "state", "age", "requests", "in flight", "in use", "reserved", "peak, 1 min", "host", "its start"], rows, [3, 4, 5, 6, 7, 8]));
   else box.append(el("p", s.kind === "remote" ? "Somebody else runs it: no restart, no replacement, no memory." : "No worker yet."));
   if (s.kind !== "remote") box.append(el("p", replacementText(s)));
   const users = (s.budget || []).map(b => "budget of " + (b.gpu === "host" ? "the host" : "GPU " + b.gpu) + ": " + size(b.charged_bytes) + " of " + size(b.budget_bytes) + " charged, " + size(b.free_bytes) + " free");

@@ -261,7 +261,7 @@ void pl_series_buckets(const struct pl_series *s, uint64_t out[PL_METRIC_BUCKETS
 double pl_metrics_quantile_seconds(const uint64_t buckets[PL_METRIC_BUCKETS], double q) {
     uint64_t all = 0, below = 0;
     for (size_t i = 0; i <= SECOND_BOUNDS; i++) all += buckets[i];
-    if (all == 0) return NAN;
+    if (all == 0) return (double)NAN;
     double rank = q * (double)all;
     for (size_t i = 0; i < SECOND_BOUNDS; i++) {
         if (buckets[i] > 0 && (double)(below + buckets[i]) >= rank) {
