@@ -18,6 +18,7 @@
 
 #include "admin/admin.h"
 #include "base/cleanup.h"
+#include "cli/bound.h"
 #include "cli/door.h"
 #include "cli/dry_run.h"
 #include "cli/helm.h"

@@ -73,6 +73,7 @@ def test_only_the_marked_one_is_sent_only_when_idle_and_a_failure_makes_unready(
     server.wait_until(lambda: server.get("/readyz").status == 200, what="a real success is proof")
 
 
+@pytest.mark.full
 def test_a_recorded_one_that_is_marked_counts_without_a_restart(serve, tmp_path):
     (tmp_path / "service.py").write_text(SERVICE)
     server = serve("service:Watched", "--canary.interval", "5s", service=tmp_path).ready()
@@ -135,14 +136,3 @@ def test_what_is_compiled_outlives_the_worker_and_one_restart_is_offered(serve, 
     server.wait_until(lambda: not server.status()["services"][0]["caches"]["cold"], what="the offer is withdrawn")
     assert "cold compile cache" not in server.verb("status").stdout
     assert len(server.log.find("worker.cold_cache")) == 1
-
-
-def test_a_place_that_somebody_has_set_stays(serve, tmp_path):
-    (tmp_path / "service.py").write_text(CACHED)
-    own = tmp_path / "own"
-    (tmp_path / "plimsoll.yaml").write_text(f"""
-services:
-  cached: {{run: "service:Cached", env: {{TRITON_CACHE_DIR: {own}}}}}
-""")
-    server = serve(None, service=tmp_path).ready()
-    assert server.post("/work", {}).json()["triton"] == str(own)

@@ -60,8 +60,7 @@ def test_from_nothing_to_one_nobody_meets_a_cold_worker_and_everybody_is_told_wh
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("mode, workers", [
-    ("overlap", 1), ("handover", 1), pytest.param("overlap", 2, marks=pytest.mark.full),
-    pytest.param("handover", 2, marks=pytest.mark.full)])
+    ("handover", 1), *(pytest.param(*full, marks=pytest.mark.full) for full in (("overlap", 1), ("overlap", 2), ("handover", 2)))])
 def test_a_rolling_reload_under_load_loses_nothing(serve, tmp_path, mode, workers):
     shutil.copytree(paths.services / "timed_boot", tmp_path / "s")
     file = tmp_path / "s/plimsoll.yaml"
@@ -182,6 +181,7 @@ def drop_from_cache(path):
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+@pytest.mark.full
 def test_a_cold_page_cache_delays_readiness_and_nothing_else(serve, tmp_path):
     (tmp_path / "service.py").write_text(WEIGHTS)
     weights = tmp_path / "weights.bin"
