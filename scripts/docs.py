@@ -78,6 +78,13 @@ def lint_rules():
     return out
 
 
+def manifest_rules():
+    lines = [(i, severity.lower(), text[0].upper() + text[1:], remedy)
+             for i, severity, text, remedy in rows("ship/kube_rules.def", "KUBE")]
+    return ("# Rules of `plimsoll manifest --check`\n\nMade from `src/ship/kube_rules.def`. [manifest.md](../manifest.md) tells "
+            "how to use it.\n\n" + table(["id", "severity", "finding", "instead"], lines))
+
+
 def pages(build):
     plimsoll = pathlib.Path(build) / "bin/plimsoll"
 
@@ -91,6 +98,7 @@ def pages(build):
         "docs/reference/events.md": events(),
         "docs/reference/reasons.md": reasons(),
         "docs/reference/rules.md": lint_rules(),
+        "docs/reference/manifest-rules.md": manifest_rules(),
     }
 
 
