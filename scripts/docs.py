@@ -82,7 +82,8 @@ def manifest_rules():
     lines = [(i, severity.lower(), text[0].upper() + text[1:], remedy)
              for i, severity, text, remedy in rows("ship/kube_rules.def", "KUBE")]
     return ("# Rules of `plimsoll manifest --check`\n\nMade from `src/ship/kube_rules.def`. "
-            "[manifest.md](../manifest.md) tells how to use it.\n\n" + table(["id", "severity", "finding", "instead"], lines))
+            "[manifest.md](../manifest.md) tells how to use it.\n\n"
+            + table(["id", "severity", "finding", "instead"], lines))
 
 
 def pages(build):

@@ -18,15 +18,13 @@ void pl_line(struct pl_buf *b, unsigned depth, const char *why, const char *fmt,
     pl_buf_adds(b, "\n");
 }
 
-const char *pl_why(struct pl_why *room, const struct pl_manifest *m, bool known, const char *fmt, ...) {
+const char *pl_why(struct pl_why *room, bool known, const char *fmt, ...) {
     char text[150];
     va_list words;
     va_start(words, fmt);
     vsnprintf(text, sizeof text, fmt, words);
     va_end(words);
-    snprintf(room->text, sizeof room->text, "%s: %s%s", known ? "computed" : "guessed", text,
-             known ? "" : "; run plimsoll manifest --measured after the first boot");
-    (void)m;
+    snprintf(room->text, sizeof room->text, "%s: %s", known ? "computed" : "guessed", text);
     return room->text;
 }
 
@@ -84,8 +82,7 @@ static void annotations(const struct pl_manifest *m, struct pl_buf *b) {
     }
     snprintf(text, sizeof text, "computed: longest request %g + queue wait %g", m->longest_s, m->wait_s);
     pl_line(b, 4, text, "plimsoll/drain-seconds: \"%u\"", s->drain_s);
-    pl_line(b, 4,
-            s->stop_known ? "measured: SIGTERM to the end" : pl_why(&why, m, false, "SIGTERM to the end"),
+    pl_line(b, 4, s->stop_known ? "measured: SIGTERM to the end" : pl_why(&why, false, "SIGTERM to the end"),
             "plimsoll/worker-stop-seconds: \"%u\"", s->worker_stop_s);
     if (s->host_known)
         pl_line(b, 4, "measured: not reclaimable, during load and one replacement",
@@ -122,7 +119,7 @@ void pl_pod_spec_head(struct pl_buf *b, const struct pl_manifest *m, unsigned de
                 "terminationGracePeriodSeconds: 0");
     else
         pl_line(b, depth,
-                pl_why(&why, m, m->size.stop_known, "preStop %u + drain %u + worker stop %u + 5",
+                pl_why(&why, m->size.stop_known, "preStop %u + drain %u + worker stop %u + 5",
                        m->size.pre_stop_s, m->size.drain_s, m->size.worker_stop_s),
                 "terminationGracePeriodSeconds: %u", m->size.grace_s);
     if (m->prewarm > 0)
@@ -168,9 +165,9 @@ void pl_container_resources(struct pl_buf *b, const struct pl_manifest *m, unsig
     const struct pl_size *s = &m->size;
     struct pl_why cpu, memory;
     bool gpu = m->ask.gpus > 0;
-    pl_why(&cpu, m, s->cpu_known, "1.5 x p95 while serving, at least 0.5%s",
+    pl_why(&cpu, s->cpu_known, "1.5 x p95 while serving, at least 0.5%s",
            gpu ? ", and one a GPU for the load" : "");
-    pl_why(&memory, m, s->host_known, "1.2 x peak%s%s, rounded to 256 MiB",
+    pl_why(&memory, s->host_known, "1.2 x peak%s%s, rounded to 256 MiB",
            m->ask.keep_weights_cached ? " + weights kept in page cache" : "",
            s->shm_guessed ? " + /dev/shm" : "");
     pl_line(b, depth, NULL, "resources:");
@@ -200,7 +197,7 @@ static void probe(struct pl_buf *b, unsigned depth, const char *name, const char
 }
 
 static const char *start_why(struct pl_why *why, const struct pl_manifest *m) {
-    return pl_why(why, m, m->size.boot_known, "%u s from boot %g s x %g, at least 60", m->size.start_budget_s,
+    return pl_why(why, m->size.boot_known, "%u s from boot %g s x %g, at least 60", m->size.start_budget_s,
                   m->size.boot_s, m->size.margin);
 }
 
@@ -274,7 +271,7 @@ static void shm_volume(const struct pl_manifest *m, unsigned depth, struct pl_bu
     if (m->size.shm_mib == 0) return;
     pl_line(b, depth, NULL, "- name: shm");
     pl_line(b, depth + 1,
-            pl_why(&why, m, !m->size.shm_guessed, m->size.shm_guessed ? "1 GiB a GPU" : "2 x peak"),
+            pl_why(&why, !m->size.shm_guessed, m->size.shm_guessed ? "1 GiB a GPU" : "2 x peak"),
             "emptyDir: { medium: Memory, sizeLimit: %uMi }", m->size.shm_mib);
 }
 
@@ -403,6 +400,10 @@ static void guarded(const struct pl_manifest *m, struct pl_buf *b) {
 
 void pl_write_deployment(const struct pl_manifest *m, struct pl_buf *b) {
     struct pl_why why;
+    pl_line(b, 0, NULL, "# Written by plimsoll manifest%s%s. What is guessed says so:",
+            m->measured->from[0] != '\0' ? " from " : "", m->measured->from);
+    pl_line(b, 0, NULL,
+            "# run plimsoll manifest --measured after the first boot. Changes belong in an overlay.");
     pl_object_head(b, "apps/v1", "Deployment", m->name);
     pl_line(b, 1, NULL, "labels:");
     pl_line(b, 2, NULL, "app.kubernetes.io/name: %s", m->name);
@@ -414,7 +415,7 @@ void pl_write_deployment(const struct pl_manifest *m, struct pl_buf *b) {
         pl_line(b, 1, NULL, "# no replicas: the autoscaler owns the count (at least %u)", m->ask.replicas);
     pl_line(b, 1, NULL, "revisionHistoryLimit: 3");
     pl_line(b, 1,
-            pl_why(&why, m, m->size.boot_known, "max(600, 1.5 x (schedule + pull + startup budget %u))",
+            pl_why(&why, m->size.boot_known, "max(600, 1.5 x (schedule + pull + startup budget %u))",
                    m->size.start_budget_s),
             "progressDeadlineSeconds: %u", m->size.deadline_s);
     strategy(m, b);

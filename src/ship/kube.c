@@ -73,6 +73,10 @@ bool pl_kube_init(struct pl_kube *k, struct pl_arena *arena, struct pl_err *err)
     return true;
 }
 
+static bool is_scaler_kind(const char *kind) {
+    return strcmp(kind, "HorizontalPodAutoscaler") == 0 || strcmp(kind, "ScaledObject") == 0;
+}
+
 static void add_object(struct pl_kube *k, const char *file, const struct pl_node *n, unsigned depth) {
     const char *kind = pl_node_text(pl_node_get(n, "kind"));
     size_t len = strlen(kind);
@@ -89,6 +93,8 @@ static void add_object(struct pl_kube *k, const char *file, const struct pl_node
     if (strcmp(kind, "ConfigMap") == 0)
         for (const struct pl_node *one = pl_node_first(pl_node_get(n, "data")); one != NULL; one = one->next)
             k->drain_delay = k->drain_delay || strstr(pl_node_text(one), "drain_delay:") != NULL;
+    if (strcmp(kind, "Deployment") != 0 && !is_scaler_kind(kind) && strcmp(kind, "PodDisruptionBudget") != 0)
+        return;
     if (k->object_count == PL_KUBE_OBJECTS) {
         k->truncated = true;
         return;
@@ -129,9 +135,7 @@ static bool same_space(const struct pl_kube_object *a, const struct pl_kube_obje
     return a->space[0] == '\0' || b->space[0] == '\0' || strcmp(a->space, b->space) == 0;
 }
 
-static bool is_scaler(const struct pl_kube_object *o) {
-    return strcmp(o->kind, "HorizontalPodAutoscaler") == 0 || strcmp(o->kind, "ScaledObject") == 0;
-}
+static bool is_scaler(const struct pl_kube_object *o) { return is_scaler_kind(o->kind); }
 
 static double least_of(const struct pl_kube_object *scaler) {
     const struct pl_node *spec = pl_node_get(scaler->node, "spec");

@@ -23,7 +23,13 @@ struct pl_kube_rule_row {
 };
 extern const struct pl_kube_rule_row pl_kube_rules[PL_KUBE_RULES];
 
-enum { PL_KUBE_OBJECTS = 4000, PL_KUBE_FINDINGS = 4000, PL_KUBE_PATH = 160, PL_KUBE_DEEP_LISTS = 4 };
+enum {
+    PL_KUBE_OBJECTS = 2000, /* of the kinds that are looked at */
+    PL_KUBE_FINDINGS = 4000,
+    PL_KUBE_CONTAINERS = 4000,
+    PL_KUBE_PATH = 160,
+    PL_KUBE_DEEP_LISTS = 4
+};
 
 struct pl_kube_object {
     const struct pl_node *node;
@@ -47,8 +53,9 @@ struct pl_kube {
     size_t object_count;
     struct pl_kube_finding *findings;
     size_t finding_count;
-    bool drain_delay; /* a plimsoll.yaml among the files serves on after SIGTERM by itself */
-    bool truncated;   /* more than the limits */
+    size_t container_count; /* looked at so far */
+    bool drain_delay;       /* a plimsoll.yaml among the files serves on after SIGTERM by itself */
+    bool truncated;         /* more than the limits */
 };
 
 bool pl_kube_init(struct pl_kube *k, struct pl_arena *arena, struct pl_err *err);

@@ -358,6 +358,10 @@ static void each(struct facts *f, const char *key, size_t total, bool init) {
     size_t i = 0;
     for (const struct pl_node *n = pl_node_first(pl_node_get(f->pod, key)); n != NULL; n = n->next, i++) {
         struct container c = { .node = pl_node_see(n), .init = init };
+        if (f->k->container_count++ >= PL_KUBE_CONTAINERS) {
+            f->k->truncated = true;
+            return;
+        }
         snprintf(c.path, sizeof c.path, POD ".%s[%zu]", key, i);
         c.sidecar = init && pl_node_is(pl_node_get(n, "restartPolicy"), "Always");
         check_downloads(f, &c);

@@ -60,8 +60,8 @@ static uint32_t most_replicas(const struct pl_manifest *m) {
 static void behavior(const struct pl_manifest *m, unsigned depth, struct pl_buf *b) {
     const struct pl_size *s = &m->size;
     struct pl_why up, down;
-    pl_why(&up, m, s->boot_known, "boot %g s + schedule; the last pod must count first", s->boot_s);
-    pl_why(&down, m, s->boot_known, "10 x boot, from 300 to 3600");
+    pl_why(&up, s->boot_known, "boot %g s + schedule; the last pod must count first", s->boot_s);
+    pl_why(&down, s->boot_known, "10 x boot, from 300 to 3600");
     pl_line(b, depth, NULL, "behavior:");
     pl_line(b, depth + 1, NULL, "scaleUp:");
     pl_line(b, depth + 2, NULL, "stabilizationWindowSeconds: 0");

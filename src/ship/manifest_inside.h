@@ -11,8 +11,8 @@ void pl_line(struct pl_buf *b, unsigned depth, const char *why, const char *fmt,
 struct pl_why {
     char text[200];
 };
-const char *pl_why(struct pl_why *room, const struct pl_manifest *m, bool known, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+const char *pl_why(struct pl_why *room, bool known, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 void pl_object_head(struct pl_buf *b, const char *version, const char *kind, const char *name);
 void pl_pod_spec_head(struct pl_buf *b, const struct pl_manifest *m, unsigned depth, bool placeholder);
 void pl_container_resources(struct pl_buf *b, const struct pl_manifest *m, unsigned depth, bool disk);

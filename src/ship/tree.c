@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <yaml.h>
 
-enum { NAME_SHOWN = 160, MERGE_DEPTH = 8 };
+enum { NAME_SHOWN = 160, MERGE_DEPTH = 3, MERGE_LIST = 8 };
 
 struct anchor {
     const char *name;
@@ -50,16 +50,18 @@ static struct pl_node *make(struct reader *r, const yaml_event_t *e, enum pl_nod
 }
 
 /* Puts a node where it belongs: the root, the next of a list, a key or its value. */
-static void place(struct reader *r, struct pl_node *n) {
+static bool place(struct reader *r, struct pl_node *n, yaml_mark_t at) {
     if (r->depth == 0) {
         r->root = n;
-        return;
+        return true;
     }
     struct level *l = &r->levels[r->depth];
     if (l->node->kind == PL_NODE_MAP && l->key == NULL) {
         l->key = n;
-        return;
+        return true;
     }
+    if (l->node->kind == PL_NODE_MAP && l->node->count == PL_TREE_KEYS)
+        return refuse(r, at, "more than 2000 keys in a mapping");
     n->key = l->key;
     l->key = NULL;
     if (l->last == NULL)
@@ -68,6 +70,7 @@ static void place(struct reader *r, struct pl_node *n) {
         l->last->next = n;
     l->last = n;
     l->node->count++;
+    return true;
 }
 
 static bool name_anchor(struct reader *r, const yaml_event_t *e, const yaml_char_t *name, struct pl_node *n,
@@ -87,7 +90,7 @@ static bool begin(struct reader *r, const yaml_event_t *e, enum pl_node_kind kin
     if (r->depth == PL_TREE_DEPTH) return refuse(r, e->start_mark, "nested more than 64 deep");
     struct pl_node *n = make(r, e, kind);
     if (n == NULL || !name_anchor(r, e, name, n, true, &anchor)) return false;
-    place(r, n);
+    if (!place(r, n, e->start_mark)) return false;
     r->levels[++r->depth] = (struct level){ .node = n, .anchor = anchor };
     return true;
 }
@@ -102,8 +105,7 @@ static bool scalar(struct reader *r, const yaml_event_t *e) {
     n->text = pl_arena_strndup(r->arena, (const char *)e->data.scalar.value, len);
     n->plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (n->text == NULL) return refuse(r, e->start_mark, "no memory");
-    place(r, n);
-    return true;
+    return place(r, n, e->start_mark);
 }
 
 static bool alias(struct reader *r, const yaml_event_t *e) {
@@ -115,8 +117,7 @@ static bool alias(struct reader *r, const yaml_event_t *e) {
         if (r->anchors[i].open) return refuse(r, e->start_mark, "an anchor that holds itself");
         n->same = r->anchors[i].node;
         n->text = "";
-        place(r, n);
-        return true;
+        return place(r, n, e->start_mark);
     }
     return refuse(r, e->start_mark, "an alias of an anchor that is not there");
 }
@@ -215,9 +216,11 @@ static const struct pl_node *get(const struct pl_node *map, const char *key, uns
         const struct pl_node *from = pl_node_see(n);
         if (from->kind != PL_NODE_LIST)
             merged = get(from, key, depth - 1);
-        else
-            for (const struct pl_node *one = from->first; one != NULL && merged == NULL; one = one->next)
+        else {
+            const struct pl_node *one = from->first;
+            for (unsigned k = 0; k < MERGE_LIST && one != NULL && merged == NULL; k++, one = one->next)
                 merged = get(one, key, depth - 1);
+        }
     }
     return found != NULL ? found : merged;
 }

@@ -2,7 +2,8 @@
  *
  * libyaml reads; what it reads is held against limits as it comes, so that no file makes us build much:
  * bytes, depth, nodes and documents. An anchor is one node however often it is named (`aliased` nodes are
- * shared, never copied), one that holds itself is refused. `<<` is followed by pl_node_get. All of it lives
+ * shared, never copied), one that holds itself is refused. `<<` is followed by pl_node_get, a
+ * few steps. All of it lives
  * in the arena given.
  */
 #ifndef PL_SHIP_TREE_H
@@ -19,7 +20,8 @@ enum {
     PL_TREE_DEPTH = 64,
     PL_TREE_NODES = 200000,
     PL_TREE_DOCUMENTS = 2000,
-    PL_TREE_ANCHORS = 1000
+    PL_TREE_ANCHORS = 1000,
+    PL_TREE_KEYS = 2000 /* of one mapping: a look-up walks along them */
 };
 enum pl_node_kind { PL_NODE_TEXT, PL_NODE_LIST, PL_NODE_MAP };
 

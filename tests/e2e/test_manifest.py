@@ -218,6 +218,30 @@ def test_the_rules_pass_promtool(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+def test_a_placeholder_holds_what_it_read(tmp_path):
+    """The command of the prewarm Deployment, as it stands there."""
+    folder = write(tmp_path, "vllm-4gpu", *GOLDEN["vllm-4gpu"])
+    pod = objects(folder)["Deployment", "chat-prewarm"]["spec"]["template"]["spec"]
+    command = pod["containers"][0]["command"]
+    assert command == ["/usr/bin/plimsoll", "hold", "/models/chat"] and pod["terminationGracePeriodSeconds"] == 0
+    model = tmp_path / "model"
+    (model / "blobs").mkdir(parents=True)
+    (model / "blobs/1").write_bytes(b"x" * 3_000_000)
+    (model / "weights").symlink_to("blobs/1")
+    held = subprocess.Popen([paths.plimsoll, "hold", model, "--json"], stdout=subprocess.PIPE, text=True)
+    said = json.loads(held.stdout.readline())
+    assert (said["files"], said["bytes"]) == (2, 6_000_000) or (said["files"], said["bytes"]) == (1, 3_000_000)
+    held.terminate()
+    assert held.wait(timeout=30) == 0
+    held.stdout.close()
+    once = subprocess.run([paths.plimsoll, "hold", "--once", model / "blobs"], capture_output=True, text=True, timeout=30)
+    assert once.returncode == 0 and once.stdout.startswith("1 files, 3000000 bytes read in ")
+    (model / "gone").symlink_to("blobs/2")
+    done = subprocess.run([paths.plimsoll, "hold", "--once", model], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 5 and "model/gone: No such file" in done.stderr
+    assert subprocess.run([paths.plimsoll, "hold", tmp_path / "none"], capture_output=True, timeout=30).returncode == 5
+
+
 def test_single_is_one_file_with_the_configuration_inside(tmp_path):
     shutil.copytree(DATA / "vllm-4gpu", tmp_path / "in")
     manifest("--from", tmp_path / "in/plimsoll.yaml", "--single", "--out", tmp_path / "out", *GOLDEN["vllm-4gpu"])
