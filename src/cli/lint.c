@@ -114,7 +114,7 @@ static void judge_bentofile(struct lint *l, const json_t *entry) {
     const json_t *facts = json_object_get(entry, "facts"), *ignored = json_object_get(entry, "ignored");
     struct pl_bento_facts known = { .known = json_is_object(facts),
                                     .records_models = json_is_true(json_object_get(facts, "records_models")),
-                                    .holds_models = json_is_true(json_object_get(facts, "holds_models")),
+                                    .fetches_models = json_is_true(json_object_get(facts, "fetches_models")),
                                     .device = json_is_true(json_object_get(facts, "device")) };
     struct pl_err err = { 0 };
     struct pl_arena arena;

@@ -92,9 +92,9 @@ size_t pl_bentofile_check(const struct pl_node *doc, const struct pl_bento_facts
     bool gpu = facts->known && facts->device;
     if (service == NULL) service = pl_node_see(doc);
     if (service == NULL) return 0;
-    bool wants = !facts->known || (facts->holds_models && !facts->records_models);
+    bool wants = facts->known && facts->fetches_models && !facts->records_models;
     if (wants && pl_node_first(models) == NULL)
-        add(&l, "PL029", service, "no `models`: what the service loads from the store is not in the image");
+        add(&l, "PL029", service, "no `models`: the weights that the service loads are not in the image");
     check_packages(&l, python, &gpu);
     check_include(&l, doc);
     bool cuda = !pl_node_is_null(pl_node_get(docker, "cuda_version")) ||

@@ -8,7 +8,7 @@
 struct pl_bento_facts {
     bool known;          /* the service's file was found and read */
     bool records_models; /* its class names its models: the bento finds them */
-    bool holds_models;   /* it loads any */
+    bool fetches_models; /* it takes any from the store or a hub */
     bool device;         /* it uses a GPU */
 };
 struct pl_bento_finding {

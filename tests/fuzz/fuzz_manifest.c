@@ -37,7 +37,8 @@ static void check_objects(const struct pl_tree *tree, struct pl_arena *arena, co
 
 static void check_bento(const struct pl_tree *tree) {
     static struct pl_bento_finding rows[PL_BENTO_FINDINGS];
-    const struct pl_bento_facts facts[] = { { 0 }, { .known = true, .holds_models = true, .device = true } };
+    const struct pl_bento_facts facts[] = { { 0 },
+                                            { .known = true, .fetches_models = true, .device = true } };
     for (size_t i = 0; i < tree->count; i++)
         for (size_t k = 0; k < 2; k++) {
             size_t n = pl_bentofile_check(tree->documents[i], &facts[k], rows);

@@ -310,7 +310,7 @@ class Judge:
             return
         last = None
         for note in notes:
-            if note.what == "model":
+            if note.what == "model" and note.model.tensors:
                 last = note
             elif note.what == "sync":
                 last = None
@@ -423,7 +423,7 @@ def facts(source):
     return {
         "services": [s.node.name for s in source.services],
         "records_models": records,
-        "holds_models": bool(judge.walker.models) or stored,
+        "fetches_models": stored or any(f.rule == "PL019" for f in judge.findings),
         "device": source.uses_device and any(i.split(".")[0] in ("torch", "vllm", "transformers") for i in imports),
     }
 

@@ -231,6 +231,8 @@ class Expressions:
         model.ref.called = True
         graph = graph and not frame.nograd and not self.grad_off
         self.note("model", node, frame, model=model.ref, graph=graph)
+        if not model.ref.tensors:
+            return NOTHING
         return Value("tensor", dev=self.source.uses_device, graph=graph)
 
     def escape(self, given):

@@ -698,13 +698,13 @@ rule(
     "PL029",
     "error",
     "bentofile: no `models`",
-    "The service loads a model of the store that neither the bentofile nor a class attribute names: it is not in the image.",
+    "The service takes a model from the store or a hub, and neither the bentofile nor a class attribute names it: it is not in the image.",
     "List it under `models`, or use `BentoModel` in the class body.",
     """
-service: "service:Service"
+service: "service:Service"   # which calls bentoml.models.get("scorer:latest")
 """,
     """
-service: "service:Service"
+service: "service:Service"   # which calls bentoml.models.get("scorer:latest")
 models:
   - "scorer:latest"
 """,

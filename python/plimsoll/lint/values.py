@@ -88,6 +88,7 @@ class Model:
     def __init__(self, line, graph, ready, settles=True):
         self.line = line  # of the last statement that made it what it is
         self.graph = graph  # a call outside inference_mode keeps what backward would need
+        self.tensors = graph  # what comes out of it are tensors; of pipelines and the like: images, texts, arrays
         self.ready = ready  # eval() was called, or its loader does
         self.settles = settles  # eval() says something to it
         self.called = False
@@ -185,7 +186,7 @@ def loader(source, name, call):
             return Value("tokenizer", ref=name)
         if owner.endswith("Config"):
             return None
-        return Value("model", ref=Model(line, not owner.endswith("Pipeline"), True))  # it calls eval() itself
+        return Value("model", ref=Model(line, "Pipeline" not in owner, True))  # it calls eval() itself
     if name.startswith("bentoml.") and last == "load_model" and name.count(".") == 2:
         torch = name.split(".")[1] in ("pytorch", "torchscript", "pytorch_lightning")
         return Value("model", ref=Model(line, torch, not torch))
