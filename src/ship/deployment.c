@@ -76,7 +76,8 @@ static void annotations(const struct pl_manifest *m, struct pl_buf *b) {
     pl_line(b, 3, NULL, "annotations:");
     pl_line(b, 4, NULL, "kubectl.kubernetes.io/default-container: %s", m->sidecar ? "server" : "plimsoll");
     if (s->boot_known) {
-        snprintf(text, sizeof text, "measured: slowest of %u boots, %s", m->measured->boot_count,
+        snprintf(text, sizeof text, "measured: slowest of %u boot%s, %s", m->measured->boot_count,
+                 m->measured->boot_count == 1 ? "" : "s",
                  m->measured->cold_boot ? "cold page cache included" : "none of them known to be cold");
         pl_line(b, 4, text, "plimsoll/boot-seconds: \"%g\"", s->boot_s);
     }

@@ -70,8 +70,8 @@ static void set_top(struct edit *e, const struct pl_node *root, const char *key,
 static bool set_in_service(struct edit *e, const struct pl_node *root, const char *id, const char *key,
                            const char *text) {
     const struct pl_node *service = pl_node_path(root, "services", id, NULL), *first = pl_node_first(service);
-    if (first == NULL || service->key == NULL || first->key->line == service->key->line ||
-        pl_node_get(service, key) != NULL)
+    if (first == NULL || first->key == NULL || service->key == NULL ||
+        first->key->line == service->key->line || pl_node_get(service, key) != NULL)
         return false;
     e->from = e->to = first->key->line;
     snprintf(e->text, sizeof e->text, "%*s%s\n", (int)first->key->col - 1, "", text);
@@ -110,6 +110,7 @@ bool pl_manifest_config(const struct pl_manifest *m, const char *text, size_t le
     size_t n = 0;
     char line[300];
     const struct pl_node *first = pl_node_first(root);
+    if (first != NULL && first->key == NULL) return false; /* a list is no configuration */
     if (first != NULL && first->key->col != pl_node_see(root)->col)
         return false; /* {a: b}: no lines to put in */
     if (listens_inside(root)) {
