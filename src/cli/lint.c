@@ -307,7 +307,8 @@ static int answer(struct lint *l, json_t *doc) {
         bool ours = json_is_true(json_object_get(entry, "unjudged"));
         unjudged += ours;
         refused += !ours;
-        fprintf(stderr, "plimsoll: %.200s: %.200s\n", text_of(entry, "path"), text_of(entry, "why"));
+        if (!l->cli->args.json) /* there it is in the document */
+            fprintf(stderr, "plimsoll: %.200s: %.200s\n", text_of(entry, "path"), text_of(entry, "why"));
     }
     bool strict = pl_args_has(&l->cli->args, "strict");
     int status = refused > 0                                    ? REFUSED_STATUS

@@ -2,6 +2,7 @@
  * wants; its files to a folder, or joined to stdout. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +184,53 @@ static void find_beside(struct pl_manifest *m, const struct pl_service_config *s
     }
 }
 
+/* Where a file of secrets lies, once a folder. A name is copied into the arena. */
+static bool secret_file(struct job *j, const char *path, struct pl_err *err) {
+    struct pl_manifest *m = &j->m;
+    if (path == NULL || path[0] == '\0') return true;
+    const char *slash = strrchr(path, '/');
+    if (path[0] != '/' || slash == path ||
+        strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") != strlen(path))
+        return PL_FAIL(err, PL_E_CONFIG, "%s: in a pod its path must be absolute, in a folder of its own",
+                       path);
+    char *folder = pl_arena_strndup(j->cli->arena, path, (size_t)(slash - path));
+    if (folder == NULL) return PL_FAIL(err, PL_E_NOMEM, "no memory");
+    if (strcmp(folder, "/etc/plimsoll") == 0) {
+        PL_FAIL(err, PL_E_CONFIG, "%s: /etc/plimsoll is a ConfigMap, which is no place for secrets", path);
+        return pl_err_hint(err, "name another folder in the configuration, such as /etc/plimsoll-tls");
+    }
+    for (size_t i = 0; i < m->secret_dir_count; i++)
+        if (strcmp(m->secret_dirs[i], folder) == 0) return true;
+    if (m->secret_dir_count == PL_MANIFEST_SECRETS)
+        return PL_FAIL(err, PL_E_CONFIG, "%s: secrets in more than %d folders", path, PL_MANIFEST_SECRETS);
+    m->secret_dirs[m->secret_dir_count++] = folder;
+    return true;
+}
+
+/* "file:PATH" or "env:NAME". */
+static bool secret(struct job *j, const char *text, struct pl_err *err) {
+    if (text == NULL || text[0] == '\0') return true;
+    if (strncmp(text, "file:", 5) == 0) return secret_file(j, text + 5, err);
+    if (strncmp(text, "env:", 4) == 0 && j->m.secret_env_count < PL_MANIFEST_SECRETS)
+        j->m.secret_env[j->m.secret_env_count++] = text + 4;
+    return true;
+}
+
+static bool find_secrets(struct job *j, struct pl_err *err) {
+    const struct pl_config *c = j->config;
+    if (j->m.sidecar) return true; /* its flags are in the manifest, its configuration is not */
+    j->m.tls = c->tls_certfile != NULL && c->tls_certfile[0] != '\0';
+    if (j->m.tls && c->tls_cert_reqs == PL_CFG_TLS_CERT_REQS_REQUIRED) {
+        PL_FAIL(err, PL_E_CONFIG,
+                "tls.cert_reqs is required, and the kubelet's probes have no certificate to show");
+        return pl_err_hint(err, "tls.cert_reqs: optional, or end TLS in front of the pod");
+    }
+    return secret_file(j, c->tls_certfile, err) && secret_file(j, c->tls_keyfile, err) &&
+           secret_file(j, c->tls_ca_certs, err) && secret_file(j, c->api_keys_file, err) &&
+           secret(j, c->admin_token, err) && secret(j, c->api_keys_key, err) &&
+           secret(j, c->tls_keyfile_password, err);
+}
+
 static uint32_t gpus_of(const struct job *j, bool *guessed) {
     uint32_t sum = 0;
     bool asked = false;
@@ -355,6 +403,24 @@ static bool put_folder(const struct job *j, const struct pl_manifest_set *set, c
     return ok && put_file(folder, dir, "NOTES.md", notes, err);
 }
 
+/* With --json: what the files would be. */
+static void show_json(const struct job *j, const struct pl_manifest_set *set, const struct pl_buf *config,
+                      const struct pl_buf *notes) {
+    json_t *files = json_array();
+    for (size_t i = 0; i < set->count; i++)
+        json_array_append_new(files, json_pack("{s:s,s:s%}", "name", set->files[i].name, "text",
+                                               set->files[i].text.data, set->files[i].text.len));
+    if (!j->m.sidecar)
+        json_array_append_new(
+            files, json_pack("{s:s,s:s%}", "name", "plimsoll.yaml", "text", config->data, config->len));
+    json_t *doc = json_pack("{s:i,s:s,s:s,s:b,s:b,s:o,s:s%}", "v", 1, "kind", "manifest", "name", j->m.name,
+                            "boot_measured", j->m.size.boot_known, "memory_measured", j->m.size.host_known,
+                            "files", files, "notes", notes->data, notes->len);
+    json_dumpf(doc, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(doc);
+}
+
 static int put_all(struct job *j, const struct pl_buf *config, struct pl_err *err) {
     const char *dir = pl_args_value(&j->cli->args, "out");
     struct pl_manifest_set set;
@@ -364,9 +430,10 @@ static int put_all(struct job *j, const struct pl_buf *config, struct pl_err *er
     pl_manifest_objects(&j->m, &set);
     pl_manifest_notes(&j->m, &notes);
     bool ok = true;
+    if (j->cli->args.json) show_json(j, &set, config, &notes);
     if (dir != NULL) {
         ok = put_folder(j, &set, config, &notes, dir, err);
-        if (ok && !j->cli->args.quiet) {
+        if (ok && !j->cli->args.quiet && !j->cli->args.json) {
             printf("%s:\n", dir);
             if (pl_args_has(&j->cli->args, "single")) printf("  plimsoll-manifest.yaml\n");
             for (size_t i = 0; !pl_args_has(&j->cli->args, "single") && i < set.count; i++)
@@ -375,7 +442,7 @@ static int put_all(struct job *j, const struct pl_buf *config, struct pl_err *er
             printf("  NOTES.md\n");
             printf("\n%s", pl_buf_text(&notes));
         }
-    } else {
+    } else if (!j->cli->args.json) {
         join(j, &set, config, &all);
         fwrite(all.data, 1, all.len, stdout);
         if (!j->cli->args.quiet) fprintf(stderr, "%s", pl_buf_text(&notes));
@@ -423,8 +490,8 @@ int pl_manifest_write(struct pl_cli *cli) {
     *j = (struct job){ .cli = cli };
     pl_buf_init(&j->text, PL_MANIFEST_FILE_BYTES);
     int status = 0;
-    if (!read_flags(j, &err) || !read_config(j, &err) || !read_services(j, &err) || !read_beside(j, &err) ||
-        !read_measured(j, &err)) {
+    if (!read_flags(j, &err) || !read_config(j, &err) || !read_services(j, &err) || !find_secrets(j, &err) ||
+        !read_beside(j, &err) || !read_measured(j, &err)) {
         status = pl_cli_fail(cli, &err);
     } else {
         size(j);

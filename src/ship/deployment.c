@@ -188,10 +188,18 @@ void pl_container_resources(struct pl_buf *b, const struct pl_manifest *m, unsig
     if (gpu && m->claim != NULL) pl_line(b, depth + 1, NULL, "claims: [{ name: gpu }]");
 }
 
-static void probe(struct pl_buf *b, unsigned depth, const char *name, const char *path, const char *port,
-                  uint32_t period, uint32_t timeout, uint32_t failures, const char *why) {
+/* The last part of a folder's path: the Secret that is mounted there is called so. */
+const char *pl_secret_word(const char *folder) {
+    const char *slash = strrchr(folder, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : "files";
+}
+
+static void probe(const struct pl_manifest *m, struct pl_buf *b, unsigned depth, const char *name,
+                  const char *path, const char *port, uint32_t period, uint32_t timeout, uint32_t failures,
+                  const char *why) {
     pl_line(b, depth, NULL, "%s:", name);
-    pl_line(b, depth + 1, NULL, "httpGet: { path: %s, port: %s }", path, port);
+    pl_line(b, depth + 1, NULL, "httpGet: { path: %s, port: %s%s }", path, port,
+            m->tls && !m->sidecar ? ", scheme: HTTPS" : "");
     pl_line(b, depth + 1, NULL, "periodSeconds: %u", period);
     pl_line(b, depth + 1, NULL, "timeoutSeconds: %u", timeout);
     pl_line(b, depth + 1, why, "failureThreshold: %u", failures);
@@ -204,10 +212,10 @@ static const char *start_why(struct pl_why *why, const struct pl_manifest *m) {
 
 static void right_probes(const struct pl_manifest *m, unsigned depth, struct pl_buf *b) {
     struct pl_why why;
-    probe(b, depth, "startupProbe", "/readyz", "http", m->size.start_period_s, 3, m->size.start_failures,
+    probe(m, b, depth, "startupProbe", "/readyz", "http", m->size.start_period_s, 3, m->size.start_failures,
           start_why(&why, m));
-    probe(b, depth, "readinessProbe", "/readyz", "http", 2, 2, 2, NULL);
-    probe(b, depth, "livenessProbe", "/livez", "http", 10, 5, 6, NULL);
+    probe(m, b, depth, "readinessProbe", "/readyz", "http", 2, 2, 2, NULL);
+    probe(m, b, depth, "livenessProbe", "/livez", "http", 10, 5, 6, NULL);
 }
 
 static void rights(struct pl_buf *b, unsigned depth, bool read_only) {
@@ -240,6 +248,11 @@ static void environment(const struct pl_manifest *m, unsigned depth, struct pl_b
         variable(b, depth + 1, "CUDA_CACHE_PATH", "/cache/cuda");
     }
     if (m->kind == PL_SHIP_PYTHON) variable(b, depth + 1, "PYTHONDONTWRITEBYTECODE", "\"1\"");
+    for (size_t i = 0; i < m->secret_env_count; i++) {
+        pl_line(b, depth + 1, NULL, "- name: %s", m->secret_env[i]);
+        pl_line(b, depth + 2, NULL, "valueFrom:");
+        pl_line(b, depth + 3, NULL, "secretKeyRef: { name: %s-env, key: %s }", m->name, m->secret_env[i]);
+    }
 }
 
 void pl_model_volume(struct pl_buf *b, const struct pl_manifest *m, unsigned depth) {
@@ -258,6 +271,9 @@ void pl_model_volume(struct pl_buf *b, const struct pl_manifest *m, unsigned dep
 static void mounts(const struct pl_manifest *m, unsigned depth, struct pl_buf *b) {
     pl_line(b, depth, NULL, "volumeMounts:");
     pl_line(b, depth + 1, NULL, "- { name: config, mountPath: /etc/plimsoll, readOnly: true }");
+    for (size_t i = 0; i < m->secret_dir_count; i++)
+        pl_line(b, depth + 1, NULL, "- { name: secret-%zu, mountPath: %s, readOnly: true }", i + 1,
+                m->secret_dirs[i]);
     if (m->model_dir != NULL)
         pl_line(b, depth + 1, NULL, "- { name: model, mountPath: %s, readOnly: true }", m->model_dir);
     if (m->size.shm_mib > 0) pl_line(b, depth + 1, NULL, "- { name: shm, mountPath: /dev/shm }");
@@ -285,6 +301,12 @@ static void volumes(const struct pl_manifest *m, unsigned depth, struct pl_buf *
     pl_line(b, depth + 1, NULL, "- name: config");
     pl_line(b, depth + 2, NULL, "configMap:");
     pl_line(b, depth + 3, NULL, "name: %s-plimsoll", m->name);
+    for (size_t i = 0; i < m->secret_dir_count; i++) {
+        pl_line(b, depth + 1, NULL, "- name: secret-%zu", i + 1);
+        pl_line(b, depth + 2, NULL, "secret:");
+        pl_line(b, depth + 3, NULL, "secretName: %s-%s", m->name, pl_secret_word(m->secret_dirs[i]));
+        pl_line(b, depth + 3, "not for others to read, or plimsoll refuses it", "defaultMode: 0440");
+    }
     if (m->model_dir != NULL) pl_model_volume(b, m, depth + 1);
     shm_volume(m, depth + 1, b);
     pl_line(b, depth + 1, "sockets; also each generation's temp folder and multiprocess metrics",
@@ -355,11 +377,11 @@ static void guard(const struct pl_manifest *m, struct pl_buf *b) {
     pl_line(b, 6, NULL, "requests: { cpu: 250m, memory: 256Mi }");
     pl_line(b, 6, NULL,
             m->ask.guaranteed ? "limits: { cpu: 250m, memory: 256Mi }" : "limits: { memory: 256Mi }");
-    probe(b, 5, "startupProbe", "/livez", "http", 1, 3, 60,
+    probe(m, b, 5, "startupProbe", "/livez", "http", 1, 3, 60,
           "never /readyz: the next container starts only when this succeeds");
-    probe(b, 5, "readinessProbe", "/readyz", "http", 2, 2, 2,
+    probe(m, b, 5, "readinessProbe", "/readyz", "http", 2, 2, 2,
           "counts for the pod: ready when the guarded server really answers");
-    probe(b, 5, "livenessProbe", "/livez", "http", 10, 5, 6, NULL);
+    probe(m, b, 5, "livenessProbe", "/livez", "http", 10, 5, 6, NULL);
     rights(b, 5, true);
     pl_line(b, 5, NULL, "volumeMounts:");
     pl_line(b, 6, NULL, "- { name: run, mountPath: %s }", m->run_dir);
@@ -378,9 +400,9 @@ static void guarded(const struct pl_manifest *m, struct pl_buf *b) {
     pl_line(b, 5, NULL, "env:");
     variable(b, 6, "HF_HUB_OFFLINE", "\"1\"");
     pl_container_resources(b, m, 5, false);
-    probe(b, 5, "startupProbe", "/readyz", port, m->size.start_period_s, 3, m->size.start_failures,
+    probe(m, b, 5, "startupProbe", "/readyz", port, m->size.start_period_s, 3, m->size.start_failures,
           start_why(&why, m));
-    probe(b, 5, "livenessProbe", live, port, 10, 5, 6,
+    probe(m, b, 5, "livenessProbe", live, port, 10, 5, 6,
           "the sidecar judges progress, the kubelet restarts this container");
     snprintf(text, sizeof text, "%u + drain %u: the sidecar hears of the end only after this container",
              m->size.pre_stop_s, m->size.drain_s);

@@ -135,6 +135,11 @@ static void pod_monitor(const struct pl_manifest *m, struct pl_buf *b) {
     pl_line(b, 3, NULL, "path: /metrics");
     pl_line(b, 3, NULL, "interval: 15s");
     pl_line(b, 3, NULL, "scrapeTimeout: 5s");
+    if (m->tls && !m->sidecar) {
+        pl_line(b, 3, NULL, "scheme: https");
+        pl_line(b, 3, "pods are asked by address, which no certificate names",
+                "tlsConfig: { insecureSkipVerify: true }");
+    }
 }
 
 static void rule_object(const struct pl_manifest *m, struct pl_buf *b) {

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "ship/size.h"
 
-enum { PL_MANIFEST_FILES = 20, PL_MANIFEST_BESIDE = 8 };
+enum { PL_MANIFEST_FILES = 20, PL_MANIFEST_BESIDE = 8, PL_MANIFEST_SECRETS = 4 };
 enum pl_ship_kind { PL_SHIP_PYTHON, PL_SHIP_COMMAND, PL_SHIP_LLAMA, PL_SHIP_REMOTE };
 
 struct pl_manifest {
@@ -35,8 +35,12 @@ struct pl_manifest {
     size_t alerts_bytes;
     uint64_t record_bytes;
     bool drain_delay; /* in the configuration: no preStop beside it */
-    const char
-        *beside[PL_MANIFEST_BESIDE]; /* names of files that the configuration reads from its own folder */
+    bool tls;         /* both ports speak TLS: so must the kubelet and Prometheus */
+    const char *secret_dirs[PL_MANIFEST_SECRETS]; /* folders of certificates, keys, tokens: a Secret each */
+    size_t secret_dir_count;
+    const char *secret_env[PL_MANIFEST_SECRETS]; /* variables that hold a secret */
+    size_t secret_env_count;
+    const char *beside[PL_MANIFEST_BESIDE]; /* files that the configuration reads from its own folder */
     size_t beside_count;
 };
 struct pl_manifest_file {

@@ -18,6 +18,7 @@ void pl_pod_spec_head(struct pl_buf *b, const struct pl_manifest *m, unsigned de
 void pl_container_resources(struct pl_buf *b, const struct pl_manifest *m, unsigned depth, bool disk);
 void pl_model_volume(struct pl_buf *b, const struct pl_manifest *m, unsigned depth);
 
+const char *pl_secret_word(const char *folder);
 void pl_write_deployment(const struct pl_manifest *m, struct pl_buf *b);
 void pl_write_prewarm(const struct pl_manifest *m, struct pl_buf *b);
 void pl_write_rules(const struct pl_manifest *m, unsigned depth, struct pl_buf *b);

@@ -201,6 +201,13 @@ void pl_manifest_notes(const struct pl_manifest *m, struct pl_buf *b) {
     if (m->sidecar)
         note(b, "As a sidecar Plimsoll cannot replace the server without a loss, and sees no GPU: the entry "
                 "point can.");
+    for (size_t i = 0; i < m->secret_dir_count; i++)
+        pl_buf_addf(b, "- Make the Secret %s-%s: its keys become the files of %s that plimsoll.yaml names.\n",
+                    m->name, pl_secret_word(m->secret_dirs[i]), m->secret_dirs[i]);
+    for (size_t i = 0; i < m->secret_env_count; i++)
+        pl_buf_addf(b,
+                    "- Make the Secret %s-env with the key %s: plimsoll.yaml takes it from that variable.\n",
+                    m->name, m->secret_env[i]);
     if (m->plain_rules)
         note(b, "rules.yaml belongs under rule_files of Prometheus; scrape port admin of every pod.");
     note(b, "NetworkPolicy: the namespace of Prometheus is taken to be called monitoring; egress is empty, "

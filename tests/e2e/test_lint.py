@@ -106,6 +106,8 @@ def test_a_file_on_stdin():
 def test_paths_that_are_no_answer(tmp_path):
     done = lint("gone.py")
     assert done.returncode == 5 and done.stderr == "plimsoll: gone.py: No such file or directory\n"
+    done = lint("gone.py", "--json")
+    assert done.returncode == 5 and done.stderr == "" and json.loads(done.stdout)["refused"][0]["path"] == "gone.py"
     done = lint("gone.py", DATA / "bad/gpu_cache.py")
     assert done.returncode == 5 and "PL005" in done.stdout
     done = lint(tmp_path)

@@ -162,6 +162,49 @@ def test_every_variant_is_valid_and_clean(tmp_path, name):
     clean(manifest(*extra, cwd=tmp_path).stdout, "--spare-gpu")
 
 
+SECRETS = """admin_token: env:TOKEN
+api_keys: {file: /etc/keys/keys.json}
+tls:
+  certfile: /etc/tls/tls.crt
+  keyfile: /etc/tls/tls.key
+services:
+  a: {run: 's:A'}
+"""
+
+
+def test_what_speaks_tls_and_reads_secrets_is_asked_and_given_so(tmp_path):
+    (tmp_path / "plimsoll.yaml").write_text(SECRETS)
+    done = manifest(cwd=tmp_path)
+    docs = documents(done.stdout)
+    validate(docs)
+    clean(done.stdout)
+    pod = docs[0]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert {container[p]["httpGet"]["scheme"] for p in ("startupProbe", "readinessProbe", "livenessProbe")} == {"HTTPS"}
+    assert next(d for d in docs if d["kind"] == "PodMonitor")["spec"]["podMetricsEndpoints"][0]["scheme"] == "https"
+    secrets = {v["secret"]["secretName"]: (v["name"], v["secret"]["defaultMode"]) for v in pod["volumes"] if "secret" in v}
+    mounted = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+    assert {name: mounted[volume] for name, (volume, _) in secrets.items()} == {"a-tls": "/etc/tls", "a-keys": "/etc/keys"}
+    assert {mode for _, mode in secrets.values()} == {0o440}
+    (token,) = [e for e in container["env"] if e["name"] == "TOKEN"]
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "a-env", "key": "TOKEN"}
+    for name in ("a-tls", "a-keys", "a-env"):
+        assert f"Make the Secret {name}" in done.stderr
+    (tmp_path / "plimsoll.yaml").write_text(SECRETS.replace("tls:\n", "tls:\n  cert_reqs: required\n  ca_certs: /etc/tls/ca.crt\n"))
+    assert "the kubelet's probes have no certificate" in manifest(cwd=tmp_path, status=3).stderr
+    (tmp_path / "plimsoll.yaml").write_text(SECRETS.replace("/etc/keys/", "/etc/plimsoll/"))
+    assert "no place for secrets" in manifest(cwd=tmp_path, status=3).stderr
+
+
+def test_json_holds_every_file(tmp_path):
+    (tmp_path / "plimsoll.yaml").write_text(CONFIGS["bento"])
+    doc = json.loads(manifest("--json", "--out", "out", cwd=tmp_path).stdout)
+    assert doc["v"] == 1 and doc["kind"] == "manifest" and doc["name"] == "classify" and doc["boot_measured"] is False
+    written = {p.name: p.read_text() for p in (tmp_path / "out").iterdir()}
+    assert written.pop("NOTES.md") == doc["notes"] and written == {f["name"]: f["text"] for f in doc["files"]}
+    assert json.loads(manifest("--json", cwd=tmp_path).stdout) == doc
+
+
 @pytest.mark.parametrize("kube", ["1.27", "1.29", "1.30", "1.31", "1.35"])
 def test_older_kubernetes_gets_what_it_knows(tmp_path, kube):
     (tmp_path / "plimsoll.yaml").write_text(CONFIGS["vllm"])
