@@ -267,7 +267,7 @@ static int show_rules(struct lint *l, struct pl_err *err) {
         putchar('\n');
         json_decref(answer);
     } else {
-        fwrite(out.data, 1, out.len, stdout);
+        if (out.len > 0) fwrite(out.data, 1, out.len, stdout);
         json_decref(kept);
     }
     pl_buf_free(&out);
