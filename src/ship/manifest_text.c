@@ -192,6 +192,9 @@ void pl_manifest_notes(const struct pl_manifest *m, struct pl_buf *b) {
                 "  plimsoll_queue_requests.");
     if (m->scaler == PL_SCALER_KEDA)
         note(b, "KEDA makes its own HorizontalPodAutoscaler: keep no other beside it.");
+    if ((m->vllm || m->sglang) && m->model_dir == NULL && !m->sidecar)
+        note(b, "The command names no path of a model. The pod is offline: name a folder, such as "
+                "/models/NAME, and it is mounted.");
     if (m->claim != NULL)
         note(b, "GPUs come by the ResourceClaimTemplate: it must ask for as many as plimsoll.yaml uses.");
     if (m->gpu_resource != NULL && strstr(m->gpu_resource, "mig") == NULL &&

@@ -117,6 +117,8 @@ def test_paths_that_are_no_answer(tmp_path):
     big.write_text("x = 1\n" * 400000)
     done = lint(big)
     assert done.returncode == 5 and "over 2097152 bytes" in done.stderr
+    done = lint("--stdin-name", "x.py", given=big.read_text())
+    assert done.returncode == 5 and "over 2097152 bytes" in done.stderr
     done = lint(DATA, "--python", tmp_path / "none")
     assert done.returncode in (3, 5) and "none" in done.stderr
 

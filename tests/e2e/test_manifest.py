@@ -115,6 +115,15 @@ def test_a_golden_set_is_written_from_its_measurements(tmp_path, name):
         assert (folder / file).exists()
 
 
+def test_the_scalers_ask_for_metrics_that_there_are(tmp_path):
+    known = (ROOT / "src/base/metrics.def").read_text()
+    (tmp_path / "plimsoll.yaml").write_text(CONFIGS["vllm"])
+    for scaler in ("hpa", "keda"):
+        text = manifest("--scaler", scaler, cwd=tmp_path)
+        names = set(re.findall(r"plimsoll_[a-z_]+", yaml.dump([d for d in documents(text.stdout) if d["kind"] in ("HorizontalPodAutoscaler", "ScaledObject")])))
+        assert names and all(f'"{name}"' in known for name in names), names
+
+
 def test_every_number_says_where_it_comes_from(tmp_path):
     computed = r"\b(failureThreshold: \d{2,}|terminationGracePeriodSeconds|progressDeadlineSeconds|cpu: |limits.*memory)"
     for measured, word in ((True, "computed|measured"), (False, "guessed|computed")):

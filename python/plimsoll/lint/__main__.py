@@ -35,12 +35,16 @@ def files(path):
                 yield os.path.join(folder, name)
 
 
-def read(path):
-    with open(path, "rb") as handle:
-        data = handle.read(FILE_BYTES + 1)
+def bounded(handle):
+    data = handle.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
         raise OSError(f"over {FILE_BYTES} bytes")
     return data
+
+
+def read(path):
+    with open(path, "rb") as handle:
+        return bounded(handle)
 
 
 def as_text(data):
@@ -111,7 +115,7 @@ def main(words):
     todo = [name] if name is not None else [f for path in words for f in files(path)]
     for path in todo[:MOST_FILES]:
         try:
-            data = sys.stdin.buffer.read(FILE_BYTES + 1) if name is not None else read(path)
+            data = bounded(sys.stdin.buffer) if name is not None else read(path)
         except OSError as error:
             refused.append({"path": path, "why": error.strerror or str(error)})
             continue
