@@ -128,6 +128,42 @@ static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
 
+static const struct pl_flag hold_flags[] = {
+    { "once", 0, PL_FLAG_SWITCH, NULL, "end when they are read" },
+};
+static const struct pl_flag lint_flags[] = {
+    { "select", 0, PL_FLAG_VALUE, "IDS", "these rules only: PL005,PL006" },
+    { "ignore", 0, PL_FLAG_VALUE, "IDS", "all but these" },
+    { "strict", 0, PL_FLAG_SWITCH, NULL, "exit status 1 for warnings too" },
+    { "rules", 0, PL_FLAG_SWITCH, NULL, "list the rules, or explain those of --select" },
+    { "stdin-name", 0, PL_FLAG_VALUE, "FILE", "the file is on stdin and called FILE" },
+    { "python", 0, PL_FLAG_VALUE, "PATH", "the interpreter whose syntax the files have (as with serve)" },
+};
+
+static const struct pl_flag manifest_flags[] = {
+    { "check", 0, PL_FLAG_SWITCH, NULL, "judge files or folders of manifests (- is stdin)" },
+    { "measured", 0, PL_FLAG_VALUE, "FILE",
+      "a flight record or a JSON file of measurements; without: guessed, and said so" },
+    { "from", 0, PL_FLAG_VALUE, "FILE", "the configuration to ship (./plimsoll.yaml)" },
+    { "out", 0, PL_FLAG_VALUE, "DIR", "write the files there (stdout, joined)" },
+    { "single", 0, PL_FLAG_SWITCH, NULL, "one file instead of a Kustomize base" },
+    { "replicas", 0, PL_FLAG_VALUE, "N", "pods; with a scaler the least (1)" },
+    { "spare-gpu", 0, PL_FLAG_SWITCH, NULL, "there is always room for one more pod" },
+    { "front", 0, PL_FLAG_VALUE, "KIND", "service, loadbalancer or picker (service)" },
+    { "scaler", 0, PL_FLAG_VALUE, "KIND", "none, hpa or keda (none)" },
+    { "mode", 0, PL_FLAG_VALUE, "MODE",
+      "entrypoint, or sidecar in front of an unchanged image (entrypoint)" },
+    { "runtime-class", 0, PL_FLAG_VALUE, "NAME", "runtimeClassName (none)" },
+    { "gpu-resource", 0, PL_FLAG_VALUE, "R", "as the device plugin calls it (nvidia.com/gpu)" },
+    { "claim", 0, PL_FLAG_VALUE, "NAME", "GPUs by a ResourceClaimTemplate instead" },
+    { "prewarm", 0, PL_FLAG_VALUE, "N", "placeholders that keep N nodes and images warm (0)" },
+    { "kube", 0, PL_FLAG_VALUE, "VER", "oldest Kubernetes that must take it (1.31)" },
+    { "qos", 0, PL_FLAG_VALUE, "CLASS", "burstable or guaranteed (burstable)" },
+    { "no-operator", 0, PL_FLAG_SWITCH, NULL, "plain rules.yaml instead of PodMonitor and PrometheusRule" },
+    { "image", 0, PL_FLAG_SWITCH, NULL, "print a Containerfile instead" },
+    { "bento", 0, PL_FLAG_SWITCH, NULL, "print the lines for bentofile.yaml instead" },
+};
+
 const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
     static const struct {
         const char *verb;
@@ -147,6 +183,9 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "report", report_flags, sizeof report_flags / sizeof *report_flags },
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
+        { "manifest", manifest_flags, sizeof manifest_flags / sizeof *manifest_flags },
+        { "hold", hold_flags, sizeof hold_flags / sizeof *hold_flags },
+        { "lint", lint_flags, sizeof lint_flags / sizeof *lint_flags },
         { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },
     };
