@@ -222,6 +222,7 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
     *e = (struct pl_admit_entry){ .arrived_ms = now_ms,
                                   .number = ++a->arrivals,
                                   .flow = e->flow,
+                                  .rank = e->rank,
                                   .cost = e->cost,
                                   .place = PL_ADMIT_NOWHERE };
     bool lets = a->limits.observe && !gap;

@@ -1,10 +1,10 @@
 /* admit/admit.h - who may go to a worker now, who waits, who is refused and told when to come back.
  *
  * A count of running requests (max_concurrency), bytes at each place where workers run (admit/budget.h), and
- * a bounded queue by count and wait, fair between flows (admit/line.h). The charge is taken at arrival, in
- * one place, and given back when the worker is really done; nothing here knows a socket or a clock. An entry
- * lives inside the request it stands for; every entry that was admitted or queued must be released or
- * withdrawn exactly once.
+ * a bounded queue by count and wait, higher ranks first and fair between flows (admit/line.h). The charge is
+ * taken at arrival, in one place, and given back when the worker is really done; nothing here knows a socket
+ * or a clock. An entry lives inside the request it stands for; every entry that was admitted or queued must
+ * be released or withdrawn exactly once.
  */
 #ifndef PL_ADMIT_ADMIT_H
 #define PL_ADMIT_ADMIT_H
@@ -42,13 +42,19 @@ struct pl_admit_entry {
     uint8_t state;   /* enum pl_admit_state; zero it before the first use */
     uint8_t place;   /* while it runs, and is charged: where */
     uint32_t flow;   /* set before pl_admit_arrive: whose it is; 0: nobody's in particular */
+    uint8_t rank;    /* set before pl_admit_arrive: 0 to PL_ADMIT_RANKS - 1, higher ones go first */
     uint64_t cost;   /* set before pl_admit_arrive: bytes; 0: none */
     uint64_t charged;
     uint64_t turn; /* inside, see line.h */
     struct pl_admit_entry *flow_next, *flow_prev;
 };
 
-enum { PL_ADMIT_FLOWS = 256, PL_ADMIT_PLACES = 32, PL_ADMIT_NOWHERE = 255 };
+enum {
+    PL_ADMIT_RANKS = 3,
+    PL_ADMIT_FLOWS = 256 * PL_ADMIT_RANKS,
+    PL_ADMIT_PLACES = 32,
+    PL_ADMIT_NOWHERE = 255
+};
 struct pl_admit_flow {
     struct pl_admit_entry *oldest, *newest; /* of those that wait */
     uint64_t finish;                        /* virtual time at which its last one ends */

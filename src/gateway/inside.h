@@ -285,6 +285,13 @@ void pl_keys_count(struct pl_request *r);                  /* answered */
 void pl_keys_tokens(struct pl_request *r, uint64_t count); /* its reply told */
 void pl_keys_free(struct pl_gateway *g);
 
+/* tokens.c: what is known of its tokens at its end; 0 and NULL: nothing */
+struct pl_tokens_seen {
+    const char *model;      /* as it asked; borrowed */
+    uint64_t input, output; /* as the reply told; input else as estimated */
+};
+struct pl_tokens_seen pl_tokens_seen(const struct pl_request *r);
+
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 

@@ -59,10 +59,14 @@ static void left(struct pl_request *r) {
     tell_length(r->gate);
 }
 
-/* Whose turn it is goes by address; a client without one (a Unix socket) is the only one of its kind. */
+/* Whose turn it is goes by key, where one was shown, or by address; a client without one (a Unix socket) is
+ * the only one of its kind. */
 static uint32_t flow_of(const struct pl_request *r) {
     char text[PL_PEER_TEXT];
-    if (r->gate->service->config->traffic_fairness == PL_CFG_TRAFFIC_FAIRNESS_NONE) return 0;
+    const int64_t by = r->gate->service->config->traffic_fairness;
+    const char *key = by == PL_CFG_TRAFFIC_FAIRNESS_KEY ? pl_keys_name(r) : NULL;
+    if (by == PL_CFG_TRAFFIC_FAIRNESS_NONE) return 0;
+    if (key != NULL) return pl_crc32(key, strlen(key));
     const char *address = pl_conn_address(r->conn, text);
     return address != NULL ? pl_crc32(address, strlen(address)) : 0;
 }
@@ -75,6 +79,7 @@ void pl_queue_enter(struct pl_request *r) {
     r->body_us = pl_now_us();
     if (pl_quarantined(r)) return;
     r->entry.flow = flow_of(r);
+    r->entry.rank = r->priority;
     r->entry.cost = pl_budget_cost(r);
     enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
     pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
