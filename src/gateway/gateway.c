@@ -92,12 +92,13 @@ void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uin
 static void on_described(void *ctx, struct pl_service *s) {
     struct pl_gateway *g = ctx;
     read_limits(g);
+    pl_cost_described(pl_gate_of(g, s));
     pl_queue_pump(pl_gate_of(g, s));
 }
 
 static void on_supply(void *ctx, struct pl_service *s) {
     struct pl_gate *gate = pl_gate_of(ctx, s);
-    pl_budget_tell(gate);
+    pl_budget_limits(gate);
     pl_queue_pump(gate);
 }
 
@@ -118,6 +119,17 @@ static void on_exited(void *ctx, struct pl_worker *w) {
     pl_judge_exited(b);
 }
 
+/* A dependency's requests do not pass through us. */
+static void on_ended(void *ctx, struct pl_worker *w, const char *path, const struct pl_page_record *r) {
+    if (w->service->parent == NULL) pl_cost_ended(pl_gate_of(ctx, w->service), w, path, r);
+}
+
+static void on_retried(void *ctx, struct pl_worker *w) {
+    if (w->service->parent == NULL) pl_budget_short(w, pl_gate_of(ctx, w->service), false);
+}
+
+static void on_room_changed(void *ctx) { pl_budget_measure(ctx); }
+
 static void on_gone(void *ctx, struct pl_worker *w) {
     struct pl_berth *b = w->pool;
     (void)ctx;
@@ -135,6 +147,9 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .renewed = on_renewed,
                                    .unroutable = on_unroutable,
                                    .exited = on_exited,
+                                   .ended = on_ended,
+                                   .retried = on_retried,
+                                   .room_changed = on_room_changed,
                                    .gone = on_gone };
 }
 
@@ -157,6 +172,8 @@ void pl_gateway_destroy(struct pl_gateway *g) {
     pl_timer_stop(&g->save_timer);
     for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) {
         pl_timer_stop(&g->gates[i].expiry);
+        pl_timer_stop(&g->gates[i].probe_late);
+        pl_peaks_free(&g->gates[i].peaks);
         pl_learnt_free(&g->gates[i]);
     }
     pl_server_destroy(g->server);

@@ -3,6 +3,7 @@
 #ifndef PL_GATEWAY_INSIDE_H
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
+#include "admit/peaks.h"
 #include "admit/poison.h"
 #include "base/buf.h"
 #include "door/quota.h"
@@ -126,7 +127,16 @@ struct pl_learnt {
 enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
 struct pl_gate_place {
     char name[PL_PLACE_NAME];                 /* label `gpu`: the devices of its workers, or "host" */
-    struct pl_series *bytes, *charged, *free; /* NULL: it has no budget yet */
+    struct pl_series *bytes, *charged, *free, *orphan; /* NULL: it has no budget yet */
+    uint64_t foreign, fixed, margin;                   /* as measured last; 0 where memory.budget is set */
+};
+
+/* A batch whose records are coming in: cost.c. */
+struct pl_batch_seen {
+    uint32_t requests; /* 0: none */
+    bool told;         /* its peak is its own */
+    uint64_t bytes, peak;
+    char path[PL_PEAKS_PATH];
 };
 
 enum { PL_STATUS_SERIES = 600 };
@@ -146,6 +156,11 @@ struct pl_gate {
     unsigned place_count;
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
     struct pl_series *budget_ratio;
+    struct pl_peaks peaks; /* what requests take */
+    bool threaded;         /* no more than its threads run at a time, whatever is asked */
+    uint64_t probe;        /* id of the one that runs alone; 0: none */
+    char probe_path[PL_PEAKS_PATH];
+    struct pl_timer probe_late;
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
@@ -161,6 +176,7 @@ struct pl_berth {
     struct pl_worker *worker;
     struct pl_pool *pool;
     struct pl_request *exchanges;
+    struct pl_batch_seen batch;
 };
 
 struct pl_gateway {
@@ -297,7 +313,14 @@ void pl_capture_look(struct pl_request *r); /* answered well: does somebody want
 
 /* budget.c: bytes where the workers are */
 void pl_budget_limits(struct pl_gate *gate); /* the configuration has changed */
-uint64_t pl_budget_cost(const struct pl_request *r);
+uint64_t pl_budget_cost(const struct pl_request *r); /* as declared */
+bool pl_budget_counts(const struct pl_gate *gate);   /* there is a budget somewhere */
+bool pl_budget_only_alone(const struct pl_gate *gate, uint64_t bytes); /* more than any, and it may still go */
+uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place);      /* that serve there */
+void pl_budget_shared(struct pl_gate *gate);                           /* what batches share has changed */
+/* There was no memory in a worker that lives on: `oom`, or its allocator had to empty its cache. */
+void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom);
+void pl_budget_measure(struct pl_gateway *g); /* what devices have room for */
 uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
@@ -306,6 +329,13 @@ void pl_budget_death(struct pl_worker *w, struct pl_gate *gate); /* was it for w
 void pl_budget_pass_time(struct pl_gate *gate);
 /* A place by its name, made at need; its index in pl_admit.places. */
 unsigned pl_budget_place(struct pl_gate *gate, const char *name);
+
+/* cost.c: what a request is charged */
+void pl_cost_described(struct pl_gate *gate);
+void pl_cost_set(struct pl_request *r); /* entry.cost and entry.hold; again while it waits */
+void pl_cost_runs(struct pl_request *r);
+void pl_cost_released(struct pl_request *r);
+void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path, const struct pl_page_record *e);
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */

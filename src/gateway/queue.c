@@ -3,7 +3,14 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "crew/room.h"
 #include "gateway/inside.h"
+
+static bool all_out_of_service(const struct pl_service *s) {
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->routable && !pl_look_out_of_service(w)) return false;
+    return true;
+}
 
 static struct pl_admit_supply supply_of(struct pl_gate *gate, uint64_t now_ms) {
     struct pl_service *s = gate->service;
@@ -17,6 +24,7 @@ static struct pl_admit_supply supply_of(struct pl_gate *gate, uint64_t now_ms) {
                                          .boot_left_ms = gap.left_ms,
                                          .hold_ms = gap.hold_ms };
     return (struct pl_admit_supply){ .ready = ready,
+                                     .out_of_service = ready > 0 && all_out_of_service(s),
                                      .places = pl_budget_ready(gate),
                                      .was_ready = s->was_ready,
                                      /* nobody of ours is on the way, and nobody knows when: 503, no hold */
@@ -80,7 +88,7 @@ void pl_queue_enter(struct pl_request *r) {
     if (pl_quarantined(r)) return;
     r->entry.flow = flow_of(r);
     r->entry.rank = r->priority;
-    r->entry.cost = pl_budget_cost(r);
+    pl_cost_set(r);
     enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
     pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
     if (verdict != PL_ADMIT_REFUSED && why.reason != PL_REASON_NONE)
@@ -88,6 +96,7 @@ void pl_queue_enter(struct pl_request *r) {
     if (supply.handover && verdict == PL_ADMIT_WAIT) gate->service->held++;
     switch (verdict) {
     case PL_ADMIT_GO:
+        pl_cost_runs(r);
         pl_budget_tell(gate);
         r->admitted_us = r->body_us;
         pl_exchange_start(r);
@@ -115,6 +124,7 @@ void pl_queue_leave(struct pl_request *r) {
 
 void pl_queue_release(struct pl_request *r, bool served) {
     pl_admit_release(&r->gate->admit, &r->entry, served, pl_gateway_now(r->g));
+    pl_cost_released(r);
     pl_budget_tell(r->gate);
 }
 
@@ -127,15 +137,23 @@ void pl_queue_empty(struct pl_gate *gate, enum pl_reason reason) {
     }
 }
 
+/* What was not known when it came may be known now. */
+static struct pl_admit_entry *next_one(struct pl_gate *gate, const struct pl_admit_supply *supply, uint64_t now) {
+    struct pl_admit_entry *head = pl_admit_head(&gate->admit);
+    if (head != NULL && head->hold == PL_ADMIT_ALONE) pl_cost_set(request_of(head));
+    return pl_admit_next(&gate->admit, supply, now);
+}
+
 /* One round: who may run goes, who has waited too long is told. */
 static void pump_once(struct pl_gate *gate) {
     uint64_t now = pl_gateway_now(gate->g);
     struct pl_admit_refusal why;
     struct pl_admit_entry *e;
     struct pl_admit_supply supply = supply_of(gate, now);
-    while ((e = pl_admit_next(&gate->admit, &supply, now)) != NULL) {
+    while ((e = next_one(gate, &supply, now)) != NULL) {
         struct pl_request *r = request_of(e);
         left(r);
+        pl_cost_runs(r);
         pl_budget_tell(gate);
         r->admitted_us = pl_now_us();
         pl_series_observe(gate->wait, (double)(r->admitted_us - r->body_us) / 1e6);
@@ -147,6 +165,7 @@ static void pump_once(struct pl_gate *gate) {
         left(r);
         pl_refuse(r, why.reason, why.retry_after_ms, NULL);
     }
+    if (supply.out_of_service) pl_queue_empty(gate, PL_REASON_DEVICE_OUT_OF_SERVICE);
     if (supply.failed) pl_queue_empty(gate, PL_REASON_NOT_READY);
 }
 

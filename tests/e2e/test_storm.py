@@ -1,0 +1,83 @@
+"""Requests whose memory depends on their input, and nobody has said how: Plimsoll measures the card and learns the rest."""
+
+import threading
+
+import pytest
+
+from rig import dock, paths
+from rig.dock import torch_python
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def served(serve, tmp_path):
+    """served(*flags): weights of 1 GiB on a card of 10 GiB."""
+    if dock.sanitized():
+        pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
+    python = torch_python()
+
+    def start(*flags, env=None, service="sized", target="service:Sized"):
+        words = [paths.plimsoll, "drydock", "--gpu", "small:10GiB", "--"]
+        return serve(target, "--warmup.examples", "off", *flags, service=service, python=python, before=words,
+                     env={"PLIMSOLL_CACHE": str(tmp_path / "cache"), **(env or {})}).ready()
+
+    return start
+
+
+def storm(server, sizes):
+    """All at once; the replies in their order."""
+    replies = [None] * len(sizes)
+
+    def one(i):
+        replies[i] = server.post("/predict", {"text": "x" * sizes[i]}, timeout=120)
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(sizes))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    return replies
+
+
+def budget(server):
+    return server.status()["services"][0]["budget"][0]
+
+
+def measured(server):
+    """The budget of a card: its size less margin, context and weights."""
+    server.wait_until(lambda: server.status()["services"][0]["budget"], what="a sample of the card")
+    server.wait_until(lambda: budget(server)["fixed_bytes"] > 1100 * MIB, what="context and weights are seen")
+    return budget(server)
+
+
+def test_a_storm_of_long_inputs_kills_without_plimsolls_line_and_not_with_it(served):
+    """A hundred at once, of 1.25 GiB each and small ones between them; there is room for five of the large."""
+    sizes = [200 if i % 4 == 0 else 20000 for i in range(100)]
+    without = served("--memory.charge", "none", "--memory.budget", "0", env={"DIE": "1"})
+    replies = storm(without, sizes)
+    assert any(r.status in (502, 503) for r in replies), "sixteen threads at a time are too many for the card"
+    without.wait_for("worker.death", cause="gpu_out_of_memory")
+    without.terminate()
+    without.wait_exit()
+
+    server = served("--memory.charge", "learnt", "--traffic.queue.max_requests", "60", "--traffic.queue.max_wait", "60s",
+                    env={"DIE": "1"})
+    place = measured(server)
+    assert place["foreign_bytes"] == 0 and place["margin_bytes"] == pytest.approx(1536 * MIB, rel=0.01)
+    assert place["budget_bytes"] == pytest.approx(10240 * MIB - 1536 * MIB - place["fixed_bytes"], rel=0.02)
+    for size in (10, 10, 10):  # a worker's first is not its like
+        assert server.post("/predict", {"text": "x" * size}).status == 200
+    replies = storm(server, sizes)
+    assert {r.status for r in replies} <= {200, 429}
+    good = [r.json() for r in replies if r.status == 200]
+    assert len(good) >= 60 and any(r["bytes"] == 20000 << 16 for r in good)
+    for r in replies:
+        if r.status == 429:
+            assert r.headers["x-plimsoll-reason"] in ("queue_full", "predicted_wait") and int(r.headers["retry-after"]) >= 1
+            assert r.headers["x-llm-d-request-dropped-reason"] == "rejected-saturated"
+    assert not server.events("worker.death") and not server.events("memory.oom")
+    assert budget(server)["charged_bytes"] == 0
+    access = [e for e in server.events("access") if e.get("charged_bytes", 0) > 1000 * MIB]
+    assert access, "the large ones were charged what they take"
+    assert len([r for r in storm(server, [20000] * 12) if r.status == 200]) == 12
