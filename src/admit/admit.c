@@ -283,7 +283,9 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
     return PL_ADMIT_WAIT;
 }
 
-struct pl_admit_entry *pl_admit_head(const struct pl_admit *a) { return pl_line_first(a); }
+struct pl_admit_entry *pl_admit_head(const struct pl_admit *a) {
+    return pl_line_first(a);
+}
 
 void pl_admit_adopt(struct pl_admit *a, struct pl_admit_entry *e, unsigned place, uint64_t bytes,
                     uint64_t now_ms) {

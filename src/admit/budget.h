@@ -1,8 +1,8 @@
 /* admit/budget.h - bytes of a place (a GPU, a group of them, the host) that running requests may hold
  * together.
  *
- * After an out-of-memory it is lowered to nine tenths of what was charged then, when the allocator had to empty
- * its cache to go on to nineteen twentieths of what it was; what is told within PL_BUDGET_ONE_MS is one
+ * After an out-of-memory it is lowered to nine tenths of what was charged then, when the allocator had to
+ * empty its cache to go on to nineteen twentieths of what it was; what is told within PL_BUDGET_ONE_MS is one
  * shortage. It comes back slowly:
  * nothing for a quiet time that doubles with every OOM (10 minutes to a day), then a fiftieth of the whole a
  * minute. What is charged is never taken back by that; it only leaves no room until enough has ended. Pure.

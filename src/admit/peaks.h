@@ -2,11 +2,12 @@
  * by the size of its body, by how many were answered together.
  *
  * A record teaches when its peak was its own: peak less what was there before. Of a batch all requests share
- * one peak, total(n) = shared + n * own: a line through the largest totals of small and large batches, laid so
- * that no total lies above it. Each request is charged `own`, and `shared` is kept back once a worker, so that
- * a batch that fits may fill. Kept are the largest of the latest PL_PEAKS_WINDOW to twice as many records, so
- * what happened once is forgotten. Sizes lie in half octaves; between two that are known it is a straight line
- * (by bytes), below the smallest the smallest, above the largest in proportion, for one octave. Pure.
+ * one peak, total(n) = shared + n * own: a line through the largest totals of small and large batches, laid
+ * so that no total lies above it. Each request is charged `own`, and `shared` is kept back once a worker, so
+ * that a batch that fits may fill. Kept are the largest of the latest PL_PEAKS_WINDOW to twice as many
+ * records, so what happened once is forgotten. Sizes lie in half octaves; between two that are known it is a
+ * straight line (by bytes), below the smallest the smallest, above the largest in proportion, for one octave.
+ * Pure.
  */
 #ifndef PL_ADMIT_PEAKS_H
 #define PL_ADMIT_PEAKS_H

@@ -507,6 +507,14 @@ static void note_listener(void) {
     if (fd != -1) pl_bound_text(fd, run.wanted, sizeof run.wanted);
 }
 
+/* Without one a crash of main costs what it had charged. */
+static void open_board(void) {
+    int fd = pl_gateway_board(run.gateway, pl_held_take(&run.held, "board"));
+    if (fd == -1) return;
+    hold("board", fd);
+    close(fd);
+}
+
 static bool start(struct pl_err *err) {
     struct pl_crew_hooks hooks;
     run.app.loop = uv_default_loop();
@@ -532,6 +540,7 @@ static bool start(struct pl_err *err) {
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
+    open_board();
     if (!listen_all(err) || !listen_admin(err) || !listen_agents(err)) return false;
     tell_start();
     start_heart();

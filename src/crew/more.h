@@ -230,8 +230,8 @@ struct pl_service_more {
     uint32_t busy;
     uint64_t last_request_ms;
     uint64_t load_bytes[PL_WATCH_GPUS]; /* of each device, the most that one had before it was READY */
-    uint64_t new_device_bytes; /* of a device that a worker had when it was READY; 0 = not known */
-    uint64_t new_bytes;        /* host memory of the newest worker when it was READY; 0 = not known */
+    uint64_t new_device_bytes;          /* of a device that a worker had when it was READY; 0 = not known */
+    uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
 };
 
 struct pl_crew {

@@ -91,7 +91,8 @@ static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, 
         if (has > r->most[k]) r->most[k] = has;
         return;
     }
-    uint64_t live = told ? on.allocated : process, outside = told && process > on.reserved ? process - on.reserved : 0;
+    uint64_t live = told ? on.allocated : process,
+             outside = told && process > on.reserved ? process - on.reserved : 0;
     if (!told && process == 0) return; /* it is not there, or nobody tells */
     if (quiet || live < r->base[k]) r->base[k] = live;
     if (outside > r->outside[k]) r->outside[k] = outside;
@@ -103,7 +104,8 @@ static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const s
     bool told = false;
     struct pl_err ignored;
     uint64_t need = w->service->more->load_bytes[k], has = r != NULL ? r->most[k] : 0;
-    bool ok = pl_devices_of(w->service->config, getenv("CUDA_VISIBLE_DEVICES"), w->slot, list, &told, &ignored);
+    bool ok =
+        pl_devices_of(w->service->config, getenv("CUDA_VISIBLE_DEVICES"), w->slot, list, &told, &ignored);
     if (ok && told && !lists(list, g)) need = 0; /* its slot is on another device */
     return need > has ? need : has;
 }
@@ -126,7 +128,8 @@ static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device
     return r->base[k] + r->outside[k];
 }
 
-/* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of it. */
+/* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of
+ * it. */
 static uint64_t unlisted(const struct pl_crew *c, const struct pl_device *g) {
     uint64_t reserved = 0, foreign = g->foreign_now != PL_WATCH_UNKNOWN ? g->foreign_now : 0;
     struct pl_look_device on;
@@ -150,7 +153,8 @@ static void room_on(const struct pl_crew *c, uint32_t k, struct pl_room *out) {
                              .foreign = g->foreign_now != PL_WATCH_UNKNOWN ? g->foreign_now : 0,
                              .fixed = g->kept + unlisted(c, g) };
     for (size_t i = 0; i < c->every_count; i++)
-        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) out->fixed += fixed_of(w, k, g);
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
+            out->fixed += fixed_of(w, k, g);
 }
 
 static uint64_t left_in(const struct pl_room *r) {

@@ -14,8 +14,8 @@
 struct pl_room {
     uint64_t total, foreign, fixed; /* bytes; fixed: all workers of the instance, and what a dead one left */
 };
-/* Of the device where least is left, of those named (indexes or UUIDs, as in CUDA_VISIBLE_DEVICES). False: not
- * known. */
+/* Of the device where least is left, of those named (indexes or UUIDs, as in CUDA_VISIBLE_DEVICES). False:
+ * not known. */
 bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *out);
 /* Where a worker has memory, as names for pl_look_room: by its page, else by the driver. "": nowhere. */
 enum { PL_ROOM_NAMES = 64 };
@@ -30,7 +30,7 @@ struct pl_worker_room {
     uint64_t most[PL_WATCH_GPUS];    /* before it was READY */
     bool measured;                   /* it is READY, and base holds */
 };
-void pl_room_ready(struct pl_worker *w);   /* before anything is routed to it */
-void pl_room_sampled(struct pl_crew *c);   /* the driver has been asked */
+void pl_room_ready(struct pl_worker *w);    /* before anything is routed to it */
+void pl_room_sampled(struct pl_crew *c);    /* the driver has been asked */
 void pl_room_spawning(struct pl_worker *w); /* it is about to be started */
 #endif

@@ -34,7 +34,8 @@ static bool tells_memory(const struct pl_gate *gate) {
 static bool may_measure(const struct pl_gate *gate) {
     const struct pl_service_config *c = gate->service->config;
     if (gate->service->kind != PL_KIND_PYTHON && pl_engine_of(c)->llm) return false;
-    return c->memory_charge != PL_CFG_MEMORY_CHARGE_NONE && (c->memory_per_request_bytes > 0 || tells_memory(gate));
+    return c->memory_charge != PL_CFG_MEMORY_CHARGE_NONE &&
+           (c->memory_per_request_bytes > 0 || tells_memory(gate));
 }
 
 /* Device total - foreign - fixed - margin; 0: not known. A device that is full leaves one byte, not none. */
@@ -100,6 +101,8 @@ static unsigned place_of(struct pl_gate *gate, struct pl_worker *w) {
     return *known - 1u;
 }
 
+unsigned pl_budget_of(struct pl_gate *gate, struct pl_worker *w) { return place_of(gate, w); }
+
 /* --- what the gateway asks */
 
 uint64_t pl_budget_cost(const struct pl_request *r) {
@@ -135,8 +138,8 @@ struct pl_worker *pl_budget_pick(struct pl_request *r) {
     struct pl_worker *best = NULL;
     bool anywhere = r->entry.charged == 0;
     for (struct pl_worker *w = r->gate->service->workers; w != NULL; w = w->next)
-        if (w->routable && (anywhere || place_of(r->gate, w) == r->entry.place) && !pl_look_out_of_service(w) &&
-            (best == NULL || w->in_flight < best->in_flight))
+        if (w->routable && (anywhere || place_of(r->gate, w) == r->entry.place) &&
+            !pl_look_out_of_service(w) && (best == NULL || w->in_flight < best->in_flight))
             best = w;
     return best != NULL || !anywhere ? best : pl_service_pick(r->gate->service);
 }
@@ -155,6 +158,8 @@ static void make_series(struct pl_gate *gate, struct pl_gate_place *p) {
     gate->budget_ratio = pl_series(m, PL_M_BUDGET_USED_RATIO, id);
     for (size_t i = 0; i < sizeof down / sizeof down[0]; i++)
         pl_series(m, PL_M_BUDGET_CHANGES_TOTAL, id, "down", down[i]);
+    pl_series(m, PL_M_CHARGE_CORRECTIONS_TOTAL, id);
+    pl_series(m, PL_M_CHARGE_CORRECTION_BYTES_TOTAL, id);
     for (size_t i = 0; i < sizeof up / sizeof up[0]; i++)
         pl_series(m, PL_M_BUDGET_CHANGES_TOTAL, id, "up", up[i]);
 }
@@ -285,7 +290,7 @@ void pl_budget_limits(struct pl_gate *gate) {
 void pl_budget_measure(struct pl_gateway *g) {
     for (size_t i = 0; i < g->gate_count; i++) {
         struct pl_gate *gate = &g->gates[i];
-        if (!is_measured(gate)) continue;
+        if (!is_measured(gate) || gate->g->draining) continue;
         memset(gate->place_of, 0, sizeof gate->place_of); /* which devices it uses may be known only now */
         if (measure(gate)) pl_queue_pump(gate);
         pl_budget_tell(gate);
@@ -320,6 +325,20 @@ void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom) {
     if (b->full == 0 || !(oom ? pl_budget_oom(b, now) : pl_budget_retries(b, now))) return;
     changed(gate, i, from, oom ? "oom" : "retries");
     pl_learnt_save(gate);
+}
+
+void pl_budget_reconcile(struct pl_gate *gate) {
+    const char *id = gate->service->config->id;
+    for (unsigned i = 0; i < gate->place_count; i++) {
+        struct pl_budget *b = &gate->admit.places[i];
+        if (b->charged == 0) continue;
+        pl_series_add(pl_series(gate->g->o.app->metrics, PL_M_CHARGE_CORRECTIONS_TOTAL, id), 1);
+        pl_series_add(pl_series(gate->g->o.app->metrics, PL_M_CHARGE_CORRECTION_BYTES_TOTAL, id),
+                      (double)b->charged);
+        pl_log(gate->g->o.app->log, PL_WARN, "budget.corrected", F_STR("service", id),
+               F_STR("gpu", gate->places[i].name), F_INT("bytes", b->charged));
+        b->charged = b->orphans = 0;
+    }
 }
 
 void pl_budget_pass_time(struct pl_gate *gate) {

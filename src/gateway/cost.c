@@ -1,8 +1,8 @@
 /* gateway/cost.c - what a request is charged, and how that is learnt.
  *
- * memory.charge: what its like have taken (admit/peaks.h), else memory.per_request, else, where it can teach, it
- * runs alone once; else nothing. A budget that Plimsoll has measured itself holds nobody back in `guard` before
- * the route has been seen PL_PEAKS_KNOWN times: what would have been done is told.
+ * memory.charge: what its like have taken (admit/peaks.h), else memory.per_request, else, where it can teach,
+ * it runs alone once; else nothing. A budget that Plimsoll has measured itself holds nobody back in `guard`
+ * before the route has been seen PL_PEAKS_KNOWN times: what would have been done is told.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +27,8 @@ static uint64_t bytes_of(const struct pl_request *r) {
 static bool learns(const struct pl_gate *gate) {
     const int64_t charge = gate->service->config->memory_charge;
     if (charge == PL_CFG_MEMORY_CHARGE_LEARNT) return true;
-    return charge == PL_CFG_MEMORY_CHARGE_AUTO && (gate->service->kind == PL_KIND_PYTHON ||
-                                                   !pl_engine_of(gate->service->config)->llm);
+    return charge == PL_CFG_MEMORY_CHARGE_AUTO &&
+           (gate->service->kind == PL_KIND_PYTHON || !pl_engine_of(gate->service->config)->llm);
 }
 
 /* Somebody has asked for it: it acts from the first request on. */
@@ -49,7 +49,8 @@ void pl_cost_described(struct pl_gate *gate) {
 static bool is_route(const struct pl_gate *gate, struct pl_text path) {
     const struct pl_description *d = pl_look_description(gate->service);
     for (size_t i = 0; d != NULL && i < d->route_count; i++)
-        if (strlen(d->routes[i].path) == path.len && memcmp(d->routes[i].path, path.at, path.len) == 0) return true;
+        if (strlen(d->routes[i].path) == path.len && memcmp(d->routes[i].path, path.at, path.len) == 0)
+            return true;
     return false;
 }
 
@@ -180,11 +181,13 @@ static bool of_batch(struct pl_gate *gate, struct pl_berth *at, const char *path
     };
     snprintf(b->path, sizeof b->path, "%s", path);
     /* one that is known to have been alone is not waited for */
-    if (at == NULL || (e->flags & PL_RECORD_WARMUP) != 0 || e->id == gate->probe) taught |= finish_batch(gate, b);
+    if (at == NULL || (e->flags & PL_RECORD_WARMUP) != 0 || e->id == gate->probe)
+        taught |= finish_batch(gate, b);
     return taught;
 }
 
-void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path, const struct pl_page_record *e) {
+void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path,
+                   const struct pl_page_record *e) {
     bool taught = false;
     if ((e->flags & PL_RECORD_BATCHED) != 0) {
         taught = of_batch(gate, w->pool, path, e);

@@ -112,10 +112,16 @@ static void on_unroutable(void *ctx, struct pl_worker *w) {
 
 static void on_exited(void *ctx, struct pl_worker *w) {
     struct pl_berth *b = w->pool;
-    (void)ctx;
-    if (b == NULL) return;
+    struct pl_gate *gate = w->service->parent == NULL ? pl_gate_of(ctx, w->service) : NULL;
+    if (gate == NULL) return;
+    if (b == NULL) {
+        pl_budget_death(w, gate);
+        pl_board_gone(ctx, w);
+        return;
+    }
     pl_pool_close_idle(b->pool);
     pl_budget_death(w, b->gate); /* while what it had is still charged */
+    pl_board_gone(ctx, w);
     pl_judge_exited(b);
 }
 
@@ -177,6 +183,7 @@ void pl_gateway_destroy(struct pl_gateway *g) {
         pl_learnt_free(&g->gates[i]);
     }
     pl_server_destroy(g->server);
+    pl_board_close(g);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
         next = r->next;
         pl_buf_free(&r->body);

@@ -3,6 +3,7 @@
 #ifndef PL_GATEWAY_INSIDE_H
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
+#include "admit/board.h"
 #include "admit/peaks.h"
 #include "admit/poison.h"
 #include "base/buf.h"
@@ -107,6 +108,7 @@ struct pl_request {
     uint64_t head_us, body_us, admitted_us, first_us;
     uint64_t request_bytes, reply_bytes;
     uint64_t reserved;          /* of limits.buffered */
+    uint32_t slot;              /* of the board, + 1; 0: it is not on it */
     struct pl_inspect *inspect; /* owned; NULL: nothing of its body matters here */
     struct pl_buf body, held;
     char made[20]; /* x-request-id, if we made it */
@@ -126,7 +128,7 @@ struct pl_learnt {
 /* Where workers of a service hold memory, as pl_admit.places has them: gateway/budget.c. */
 enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
 struct pl_gate_place {
-    char name[PL_PLACE_NAME];                 /* label `gpu`: the devices of its workers, or "host" */
+    char name[PL_PLACE_NAME]; /* label `gpu`: the devices of its workers, or "host" */
     struct pl_series *bytes, *charged, *free, *orphan; /* NULL: it has no budget yet */
     uint64_t foreign, fixed, margin;                   /* as measured last; 0 where memory.budget is set */
 };
@@ -189,7 +191,9 @@ struct pl_gateway {
     size_t gate_count;
     struct pl_request *spare, *zombies;
     size_t spare_count;
-    struct pl_timer zombie_timer, save_timer;
+    struct pl_board board;
+    struct pl_orphan *orphans; /* owned: board.c */
+    struct pl_timer zombie_timer, save_timer, orphan_timer;
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
@@ -312,15 +316,16 @@ struct pl_tokens_seen pl_tokens_seen(const struct pl_request *r);
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 
 /* budget.c: bytes where the workers are */
-void pl_budget_limits(struct pl_gate *gate); /* the configuration has changed */
+void pl_budget_limits(struct pl_gate *gate);         /* the configuration has changed */
 uint64_t pl_budget_cost(const struct pl_request *r); /* as declared */
 bool pl_budget_counts(const struct pl_gate *gate);   /* there is a budget somewhere */
-bool pl_budget_only_alone(const struct pl_gate *gate, uint64_t bytes); /* more than any, and it may still go */
-uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place);      /* that serve there */
-void pl_budget_shared(struct pl_gate *gate);                           /* what batches share has changed */
+bool pl_budget_only_alone(const struct pl_gate *gate,
+                          uint64_t bytes);                        /* more than any, and it may still go */
+uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place); /* that serve there */
+void pl_budget_shared(struct pl_gate *gate);                      /* what batches share has changed */
 /* There was no memory in a worker that lives on: `oom`, or its allocator had to empty its cache. */
 void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom);
-void pl_budget_measure(struct pl_gateway *g); /* what devices have room for */
+void pl_budget_measure(struct pl_gateway *g);   /* what devices have room for */
 uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
@@ -330,12 +335,23 @@ void pl_budget_pass_time(struct pl_gate *gate);
 /* A place by its name, made at need; its index in pl_admit.places. */
 unsigned pl_budget_place(struct pl_gate *gate, const char *name);
 
+unsigned pl_budget_of(struct pl_gate *gate, struct pl_worker *w); /* its place */
+/* Nobody runs: nothing is charged. What is all the same is taken off, and told. */
+void pl_budget_reconcile(struct pl_gate *gate);
+
+/* board.c */
+void pl_board_sent(struct pl_request *r); /* to its worker */
+void pl_board_done(struct pl_request *r); /* the worker is really done with it, or never had it */
+void pl_board_gone(struct pl_gateway *g, const struct pl_worker *w);
+void pl_board_close(struct pl_gateway *g);
+
 /* cost.c: what a request is charged */
 void pl_cost_described(struct pl_gate *gate);
 void pl_cost_set(struct pl_request *r); /* entry.cost and entry.hold; again while it waits */
 void pl_cost_runs(struct pl_request *r);
 void pl_cost_released(struct pl_request *r);
-void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path, const struct pl_page_record *e);
+void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path,
+                   const struct pl_page_record *e);
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */

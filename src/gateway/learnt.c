@@ -119,8 +119,9 @@ static json_t *budgets(const struct pl_gate *gate) {
     for (unsigned i = 0; i < gate->place_count; i++) {
         const struct pl_budget *b = &gate->admit.places[i];
         if (b->taught != 0)
-            json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "gpu", gate->places[i].name, "bytes",
-                                                  (json_int_t)b->taught, "quiet_ms", (json_int_t)b->quiet_ms));
+            json_array_append_new(list,
+                                  json_pack("{s:s,s:I,s:I}", "gpu", gate->places[i].name, "bytes",
+                                            (json_int_t)b->taught, "quiet_ms", (json_int_t)b->quiet_ms));
     }
     return list;
 }
@@ -141,9 +142,9 @@ static json_t *peaks(const struct pl_gate *gate) {
     for (uint32_t i = 0; i < gate->peaks.count; i++) {
         const struct pl_peaks_route *r = &gate->peaks.at[i];
         if (r->seen == 0) continue;
-        json_array_append_new(list, json_pack("{s:s,s:I,s:o,s:o}", "path", r->path, "seen", (json_int_t)r->seen,
-                                              "sizes", cells(r->size, PL_PEAKS_SIZES), "batches",
-                                              cells(r->batch, PL_PEAKS_BATCHES)));
+        json_array_append_new(list, json_pack("{s:s,s:I,s:o,s:o}", "path", r->path, "seen",
+                                              (json_int_t)r->seen, "sizes", cells(r->size, PL_PEAKS_SIZES),
+                                              "batches", cells(r->batch, PL_PEAKS_BATCHES)));
     }
     return list;
 }

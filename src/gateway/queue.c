@@ -110,6 +110,7 @@ void pl_queue_enter(struct pl_request *r) {
 }
 
 void pl_queue_return(struct pl_request *r) {
+    pl_board_done(r);
     pl_admit_requeue(&r->gate->admit, &r->entry);
     pl_budget_tell(r->gate);
     joined(r);
@@ -124,7 +125,9 @@ void pl_queue_leave(struct pl_request *r) {
 
 void pl_queue_release(struct pl_request *r, bool served) {
     pl_admit_release(&r->gate->admit, &r->entry, served, pl_gateway_now(r->g));
+    pl_board_done(r);
     pl_cost_released(r);
+    if (r->gate->admit.running == 0) pl_budget_reconcile(r->gate);
     pl_budget_tell(r->gate);
 }
 
@@ -138,7 +141,8 @@ void pl_queue_empty(struct pl_gate *gate, enum pl_reason reason) {
 }
 
 /* What was not known when it came may be known now. */
-static struct pl_admit_entry *next_one(struct pl_gate *gate, const struct pl_admit_supply *supply, uint64_t now) {
+static struct pl_admit_entry *next_one(struct pl_gate *gate, const struct pl_admit_supply *supply,
+                                       uint64_t now) {
     struct pl_admit_entry *head = pl_admit_head(&gate->admit);
     if (head != NULL && head->hold == PL_ADMIT_ALONE) pl_cost_set(request_of(head));
     return pl_admit_next(&gate->admit, supply, now);

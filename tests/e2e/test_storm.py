@@ -1,5 +1,7 @@
 """Requests whose memory depends on their input, and nobody has said how: Plimsoll measures the card and learns the rest."""
 
+import os
+import signal
 import threading
 
 import pytest
@@ -25,19 +27,26 @@ def served(serve, tmp_path):
     return start
 
 
+class Storm:
+    """All at once; the replies in their order, None where the connection was lost."""
+
+    def __init__(self, server, sizes, path="/predict"):
+        self.replies = [None] * len(sizes)
+        self.threads = [threading.Thread(target=self.one, args=(server, path, i, size), daemon=True) for i, size in enumerate(sizes)]
+        for thread in self.threads:
+            thread.start()
+
+    def one(self, server, path, i, size):
+        self.replies[i] = server.try_post(path, {"text": "x" * size}, timeout=120)
+
+    def end(self):
+        for thread in self.threads:
+            thread.join(120)
+        return self.replies
+
+
 def storm(server, sizes):
-    """All at once; the replies in their order."""
-    replies = [None] * len(sizes)
-
-    def one(i):
-        replies[i] = server.post("/predict", {"text": "x" * sizes[i]}, timeout=120)
-
-    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(sizes))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    return replies
+    return Storm(server, sizes).end()
 
 
 def budget(server):
@@ -57,7 +66,7 @@ def test_a_storm_of_long_inputs_kills_without_plimsolls_line_and_not_with_it(ser
     without = served("--memory.charge", "none", "--memory.budget", "0", env={"DIE": "1"})
     replies = storm(without, sizes)
     assert any(r.status in (502, 503) for r in replies), "sixteen threads at a time are too many for the card"
-    without.wait_for("worker.death", cause="gpu_out_of_memory")
+    without.wait_for("worker.death", {"cause": "gpu_out_of_memory"})
     without.terminate()
     without.wait_exit()
 
@@ -76,8 +85,37 @@ def test_a_storm_of_long_inputs_kills_without_plimsolls_line_and_not_with_it(ser
         if r.status == 429:
             assert r.headers["x-plimsoll-reason"] in ("queue_full", "predicted_wait") and int(r.headers["retry-after"]) >= 1
             assert r.headers["x-llm-d-request-dropped-reason"] == "rejected-saturated"
-    assert not server.events("worker.death") and not server.events("memory.oom")
+    assert not server.log.find("worker.death") and not server.log.find("memory.oom")
     assert budget(server)["charged_bytes"] == 0
-    access = [e for e in server.events("access") if e.get("charged_bytes", 0) > 1000 * MIB]
+    access = [e for e in server.log.find("access") if e.get("charged_bytes", 0) > 1000 * MIB]
     assert access, "the large ones were charged what they take"
     assert len([r for r in storm(server, [20000] * 12) if r.status == 200]) == 12
+
+
+def test_what_a_killed_main_had_let_in_counts_on(served, tmp_path):
+    """Fifty handlers hold 125 MiB each when main is killed; the flood that comes then finds room for a few only."""
+    gate = tmp_path / "gate"
+    server = served("--memory.charge", "learnt", "--traffic.queue.max_wait", "60s", "--traffic.timeout", "120s",
+                    env={"DIE": "1", "THREADS": "128", "GATE": str(gate)})
+    measured(server)
+    for _ in range(3):
+        assert server.post("/hold", {"text": "x" * 2000}).status == 200
+    gate.touch()
+    running = Storm(server, [2000] * 50, "/hold")
+    server.wait_until(lambda: server.status()["services"][0]["workers"][0]["in_flight"] == 50, what="fifty handlers run")
+    server.wait_until(lambda: budget(server)["charged_bytes"] >= 50 * 125 * MIB, what="they are charged")
+    mark = server.log.mark()
+    os.kill(server.main_pid(), signal.SIGKILL)
+    orphans = server.wait_for("budget.orphans", since=mark)
+    assert orphans["count"] == 50 and orphans["bytes"] >= 50 * 125 * MIB
+    assert running.end() == [None] * 50
+    server.wait_until(lambda: server.try_status() and budget(server)["orphan_bytes"] == orphans["bytes"], what="they count")
+    flood = Storm(server, [2000] * 60, "/hold")
+    server.wait_until(lambda: server.status()["services"][0]["queue"]["requests"] >= 40, what="the rest waits")
+    place = budget(server)
+    assert place["charged_bytes"] <= place["budget_bytes"]
+    gate.unlink()
+    assert {r.status for r in flood.end()} == {200}
+    assert not server.log.find("worker.death") and not server.log.find("memory.oom")
+    server.wait_until(lambda: budget(server)["charged_bytes"] == 0, what="nothing is charged")
+    assert budget(server)["orphan_bytes"] == 0 and not server.log.find("budget.corrected")

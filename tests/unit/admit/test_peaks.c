@@ -8,8 +8,9 @@
 
 static struct pl_peaks p;
 static void teach(const char *path, uint64_t bytes, uint64_t peak, uint32_t requests) {
-    assert_true(pl_peaks_learn(&p, path, strlen(path),
-                               &(struct pl_peak_lesson){ .bytes = bytes, .peak = peak, .requests = requests }));
+    assert_true(
+        pl_peaks_learn(&p, path, strlen(path),
+                       &(struct pl_peak_lesson){ .bytes = bytes, .peak = peak, .requests = requests }));
 }
 #define NOTHING UINT64_MAX
 static uint64_t of(const char *path, uint64_t bytes) {
