@@ -67,11 +67,13 @@ static bool is_held(uint32_t state) { return state == PL_BOARD_CHARGED || state 
 
 bool pl_board_next(const struct pl_board *b, uint32_t *from, uint32_t *slot, struct pl_charge *out) {
     while (b->at != NULL && *from < PL_BOARD_SLOTS) {
-        struct slot *s = slot_at(b, *slot = (*from)++);
-        uint32_t state = atomic_load(&s->state);
-        *out = s->charge;
-        if (is_held(state) && out->main != b->main && out->generation != 0 && is_held(atomic_load(&s->state)))
-            return true;
+        uint32_t i = (*from)++;
+        struct slot *s = slot_at(b, i);
+        struct pl_charge c = s->charge;
+        if (!is_held(atomic_load(&s->state)) || c.main == b->main || c.generation == 0) continue;
+        *slot = i;
+        *out = c;
+        return true;
     }
     return false;
 }

@@ -45,7 +45,8 @@ static uint64_t measured(const struct pl_gate *gate, struct pl_gate_place *p) {
     if (!may_measure(gate) || !pl_look_room(gate->g->o.crew, p->name, &room)) return 0;
     p->foreign = room.foreign;
     p->fixed = room.fixed;
-    p->margin = room.total / 10000 * (uint64_t)gate->service->config->memory_margin_bp;
+    uint64_t bp = (uint64_t)gate->service->config->memory_margin_bp;
+    p->margin = room.total / 10000 * bp + room.total % 10000 * bp / 10000;
     uint64_t taken = p->foreign + p->fixed + p->margin;
     return taken < room.total ? room.total - taken : 1;
 }
