@@ -131,9 +131,11 @@ static void charge(struct pl_admit *a, struct pl_admit_entry *e, uint32_t ready)
     uint64_t all = pl_budget_most(&a->places[i]);
     e->charged = !alone ? e->cost : all > 0 ? all : 1;
     a->places[i].charged += e->charged;
+    a->places[i].requests++;
 }
 
 static void uncharge(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->place != PL_ADMIT_NOWHERE) a->places[e->place].requests--;
     if (e->charged > 0) a->places[e->place].charged -= e->charged;
     if (e->charged > 0 && e->orphan) a->places[e->place].orphans -= e->charged;
     if (e->orphan) a->orphans--;
@@ -300,6 +302,7 @@ void pl_admit_adopt(struct pl_admit *a, struct pl_admit_entry *e, unsigned place
     if (place >= PL_ADMIT_PLACES) return;
     e->place = (uint8_t)place;
     e->cost = e->charged = bytes;
+    a->places[place].requests++;
     a->places[place].charged += bytes;
     a->places[place].orphans += bytes;
     a->bytes_short = false;

@@ -24,6 +24,7 @@ struct pl_budget {
     uint64_t bytes;    /* now: full, or what an OOM has taught */
     uint64_t taught;   /* that; 0: nothing. Outlives what `full` becomes meanwhile */
     uint64_t charged;  /* by those who run, orphans included; may be over `bytes` */
+    uint32_t requests; /* that are charged */
     uint64_t orphans;  /* of them: let in by a main that is dead */
     uint64_t others;   /* charged by others who share the place */
     uint64_t kept;     /* kept back for what requests share */

@@ -98,15 +98,24 @@ static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, 
     if (outside > r->outside[k]) r->outside[k] = outside;
 }
 
-static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const struct pl_device *g) {
-    const struct pl_worker_room *r = w->more->room;
+static bool lives_on(const struct pl_worker *w, const struct pl_device *g) {
     char list[PL_DEVICES_TEXT];
     bool told = false;
     struct pl_err ignored;
-    uint64_t need = w->service->more->load_bytes[k], has = r != NULL ? r->most[k] : 0;
     bool ok =
         pl_devices_of(w->service->config, getenv("CUDA_VISIBLE_DEVICES"), w->slot, list, &told, &ignored);
-    if (ok && told && !lists(list, g)) need = 0; /* its slot is on another device */
+    return !ok || !told || lists(list, g);
+}
+
+/* What the service's workers were seen to need before they were READY; else what one of them has. */
+static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const struct pl_device *g) {
+    const struct pl_worker_room *r = w->more->room;
+    uint64_t need = w->service->more->load_bytes[k], has = r != NULL ? r->most[k] : 0;
+    for (const struct pl_worker *o = w->service->workers; need == 0 && o != NULL; o = o->next) {
+        const struct pl_worker_room *of = o->more->room;
+        if (is_ready(o) && of != NULL && of->base[k] != UINT64_MAX) need = of->base[k] + of->outside[k];
+    }
+    if (!lives_on(w, g)) need = 0;
     return need > has ? need : has;
 }
 

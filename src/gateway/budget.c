@@ -41,8 +41,9 @@ static bool may_measure(const struct pl_gate *gate) {
 /* Device total - foreign - fixed - margin; 0: not known. A device that is full leaves one byte, not none. */
 static uint64_t measured(const struct pl_gate *gate, struct pl_gate_place *p) {
     struct pl_room room;
-    p->foreign = p->fixed = p->margin = 0;
+    p->total = p->foreign = p->fixed = p->margin = 0;
     if (!may_measure(gate) || !pl_look_room(gate->g->o.crew, p->name, &room)) return 0;
+    p->total = room.total;
     p->foreign = room.foreign;
     p->fixed = room.fixed;
     uint64_t bp = (uint64_t)gate->service->config->memory_margin_bp;
@@ -208,7 +209,7 @@ static void share(struct pl_gate *gate) {
 
 void pl_budget_tell(struct pl_gate *gate) {
     double most = 0;
-    if (gate->place_count == 0) pl_budget_ready(gate); /* makes them, as soon as there is a worker */
+    if (gate->budget_ratio == NULL && !pl_budget_counts(gate)) return;
     share(gate);
     for (unsigned i = 0; i < gate->place_count; i++) {
         const struct pl_budget *b = &gate->admit.places[i];
@@ -238,6 +239,12 @@ static void changed(struct pl_gate *gate, unsigned place, uint64_t from, const c
     pl_budget_tell(gate);
 }
 
+/* Where memory.alarm is raised: of what others leave of the device. */
+static uint64_t alarm_of(const struct pl_gate *gate, const struct pl_gate_place *p) {
+    uint64_t limit = p->total > p->foreign ? p->total - p->foreign : 0;
+    return limit / 10000 * (uint64_t)gate->service->config->memory_alarm_bp;
+}
+
 bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, size_t index,
                        struct pl_gateway_budget *out) {
     const struct pl_gate *gate = &g->gates[s->index];
@@ -252,6 +259,8 @@ bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, s
                                        .fixed_bytes = gate->places[index].fixed,
                                        .margin_bytes = gate->places[index].margin,
                                        .kept_bytes = b->kept,
+                                       .alarm_bytes = alarm_of(gate, &gate->places[index]),
+                                       .requests = b->requests,
                                        .free_bytes = pl_budget_free(b) };
     return true;
 }
@@ -281,6 +290,7 @@ static bool measure(struct pl_gate *gate) {
 
 void pl_budget_limits(struct pl_gate *gate) {
     memset(gate->place_of, 0, sizeof gate->place_of); /* what a slot gets may have changed with `gpus` */
+    pl_budget_ready(gate);                            /* makes places, as soon as there is a worker */
     for (unsigned i = 0; i < gate->place_count; i++)
         if (!is_measured(gate)) pl_admit_set_budget(&gate->admit, i, full_of(gate, i));
     pl_budget_shared(gate);

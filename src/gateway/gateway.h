@@ -99,6 +99,8 @@ struct pl_gateway_budget {
     const char *gpu; /* its devices, or "host" */
     uint64_t full_bytes, budget_bytes, charged_bytes, free_bytes, orphan_bytes;
     uint64_t foreign_bytes, fixed_bytes, margin_bytes; /* all 0 where memory.budget is set */
+    uint64_t alarm_bytes;                              /* 0: not known */
+    uint32_t requests;                                 /* that are charged there */
     uint64_t kept_bytes;                               /* kept back for what the requests of a batch share */
 };
 bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, size_t index,

@@ -130,7 +130,7 @@ enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
 struct pl_gate_place {
     char name[PL_PLACE_NAME]; /* label `gpu`: the devices of its workers, or "host" */
     struct pl_series *bytes, *charged, *free, *orphan; /* NULL: it has no budget yet */
-    uint64_t foreign, fixed, margin;                   /* as measured last; 0 where memory.budget is set */
+    uint64_t total, foreign, fixed, margin;            /* as measured last; 0 where memory.budget is set */
 };
 
 /* A batch whose records are coming in: cost.c. */

@@ -8,6 +8,7 @@ import pytest
 
 from rig import dock, paths
 from rig.dock import torch_python
+from rig.load import Load
 
 MIB = 1 << 20
 
@@ -119,3 +120,34 @@ def test_what_a_killed_main_had_let_in_counts_on(served, tmp_path):
     assert not server.log.find("worker.death") and not server.log.find("memory.oom")
     server.wait_until(lambda: budget(server)["charged_bytes"] == 0, what="nothing is charged")
     assert budget(server)["orphan_bytes"] == 0 and not server.log.find("budget.corrected")
+
+
+def mean_batch(server, address, requests):
+    """Items a call while 64 clients ask."""
+    calls, items = server.post("/counts").json()
+    make = lambda n: ("POST", "/embed", {"texts": ["x" * 100]}, lambda reply: reply.json() == [100])  # noqa: E731
+    with Load(address, make, connections=64) as load:
+        load.wait_for(requests)
+    assert load.kinds() == {"ok": len(load.outcomes)}
+    after = server.post("/counts").json()
+    return (after[1] - items) / (after[0] - calls)
+
+
+@pytest.mark.full
+def test_batches_still_fill_when_bytes_are_counted(served):
+    """64 requests of 2 GiB each when alone, on a card of 10 GiB: together they are one batch of 4 GiB."""
+    server = served("--memory.charge", "learnt", service="batched", target="service:Batched")
+    measured(server)
+    worker = server.run_dir / "w" / os.listdir(server.run_dir / "w")[0]
+    for _ in range(3):
+        server.post("/embed", {"texts": ["x" * 100]})
+    mean_batch(server, server.address, 500)  # it learns, and so does BentoML's batcher
+    place = budget(server)
+    assert place["kept_bytes"] == pytest.approx(2048 * MIB, rel=0.1)
+    pairs = []
+    for _ in range(4):  # a batcher adapts in its own time: one pair that is as good will do, 64 alone would be a tenth
+        pairs.append((mean_batch(server, worker, 500), mean_batch(server, server.address, 500)))
+        if pairs[-1][1] >= 0.9 * pairs[-1][0]:
+            break
+    assert any(through >= 0.9 * direct for direct, through in pairs), pairs
+    assert not server.log.find("memory.oom")
