@@ -38,7 +38,8 @@ static bool may_measure(const struct pl_gate *gate) {
            (c->memory_per_request_bytes > 0 || tells_memory(gate));
 }
 
-/* Device total - foreign - fixed - margin; 0: not known. A device that is full leaves one byte, not none. */
+/* Device total - foreign - fixed - margin; 0: not known. The margin takes at most half of what is left, so that a
+ * device that weights fill serves on; one that is full leaves one byte, not none. */
 static uint64_t measured(const struct pl_gate *gate, struct pl_gate_place *p) {
     struct pl_room room;
     p->total = p->foreign = p->fixed = p->margin = 0;
@@ -46,10 +47,11 @@ static uint64_t measured(const struct pl_gate *gate, struct pl_gate_place *p) {
     p->total = room.total;
     p->foreign = room.foreign;
     p->fixed = room.fixed;
-    uint64_t bp = (uint64_t)gate->service->config->memory_margin_bp;
+    uint64_t bp = (uint64_t)gate->service->config->memory_margin_bp, taken = p->foreign + p->fixed;
+    uint64_t left = taken < room.total ? room.total - taken : 0;
     p->margin = room.total / 10000 * bp + room.total % 10000 * bp / 10000;
-    uint64_t taken = p->foreign + p->fixed + p->margin;
-    return taken < room.total ? room.total - taken : 1;
+    if (p->margin > left / 2) p->margin = left / 2;
+    return left > p->margin ? left - p->margin : 1;
 }
 
 static uint64_t full_of(struct pl_gate *gate, unsigned place) {

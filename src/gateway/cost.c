@@ -123,7 +123,7 @@ static void on_late(struct pl_timer *t) { probe_over(PL_TIMER_OWNER(t, struct pl
 
 void pl_cost_runs(struct pl_request *r) {
     struct pl_gate *gate = r->gate;
-    if (r->entry.hold != PL_ADMIT_ALONE || r->entry.charged == 0) return;
+    if (r->entry.hold != PL_ADMIT_ALONE || r->entry.charged == 0 || r->entry.cost > 0) return;
     struct pl_text path = path_of(r);
     gate->probe = r->id;
     gate->admit.alone_held = true;
