@@ -188,7 +188,8 @@ bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *
 bool pl_look_out_of_service(const struct pl_worker *w) {
     const struct pl_devices *d = w->service->crew->devices;
     const struct pl_worker_devices *mine = &w->more->devices;
-    for (uint32_t i = 0; d != NULL && i < mine->count; i++) {
+    if (d == NULL || d->silent) return false; /* that nobody tells of it is no news of the device */
+    for (uint32_t i = 0; i < mine->count; i++) {
         const struct pl_device *g = &d->device[mine->device[i]];
         if (g->out && g->kept == 0) return true; /* memory that did not come back is taken off the budget */
     }

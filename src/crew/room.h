@@ -20,7 +20,7 @@ bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *
 /* Where a worker has memory, as names for pl_look_room: by its page, else by the driver. "": nowhere. */
 enum { PL_ROOM_NAMES = 64 };
 void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]);
-/* A device that it uses does not answer, or is held by a worker that does not end. */
+/* A device that it uses is lost, or held by a worker that does not end. */
 bool pl_look_out_of_service(const struct pl_worker *w);
 
 /* inside the crew */

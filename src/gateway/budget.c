@@ -269,22 +269,31 @@ bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, s
 
 /* --- what happens */
 
+/* It is measured every second: worth a word is a sixteenth, whoever made it. */
+static void tell_measure(struct pl_gate *gate, unsigned place) {
+    struct pl_gate_place *p = &gate->places[place];
+    uint64_t now = gate->admit.places[place].bytes, was = p->told;
+    uint64_t moved = now > was ? now - was : was - now;
+    uint64_t by_others = p->foreign > p->told_foreign ? p->foreign - p->told_foreign : p->told_foreign - p->foreign;
+    if (was != 0 && moved < was / 16) return;
+    p->told = now;
+    p->told_foreign = p->foreign;
+    if (was != 0 && now != was) changed(gate, place, was, by_others > moved / 2 ? "neighbour" : "plan");
+}
+
 /* What moves by less than a hundredth moves nothing. True: there is more room. */
 static bool measure(struct pl_gate *gate) {
     bool more = false;
     if (!is_measured(gate)) return false;
     pl_budget_ready(gate); /* makes places of workers that are new */
     for (unsigned i = 0; i < gate->place_count; i++) {
-        const struct pl_budget *b = &gate->admit.places[i];
-        struct pl_gate_place *p = &gate->places[i];
-        uint64_t was = b->full, from = b->bytes, foreign = p->foreign, full = full_of(gate, i);
+        uint64_t was = gate->admit.places[i].full, full = full_of(gate, i);
         uint64_t change = full > was ? full - was : was - full;
         if (full == 0 && was != 0 && pl_budget_workers(gate, i) > 0) continue; /* not known for a moment */
         if (was != 0 && full != 0 && change < was / 100) continue;
         if (change == 0) continue;
         pl_admit_set_budget(&gate->admit, i, full);
-        uint64_t moved = p->foreign > foreign ? p->foreign - foreign : foreign - p->foreign;
-        if (was != 0 && b->bytes != from) changed(gate, i, from, moved > change / 2 ? "neighbour" : "plan");
+        tell_measure(gate, i);
         more |= full > was;
     }
     return more;

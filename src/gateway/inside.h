@@ -130,6 +130,8 @@ enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
 struct pl_gate_place {
     char name[PL_PLACE_NAME]; /* label `gpu`: the devices of its workers, or "host" */
     struct pl_series *bytes, *charged, *free, *orphan; /* NULL: it has no budget yet */
+    uint64_t told;                                     /* budget in the last event about its measure */
+    uint64_t told_foreign;                             /* and what others had then */
     uint64_t total, foreign, fixed, margin;            /* as measured last; 0 where memory.budget is set */
 };
 
