@@ -80,7 +80,8 @@ static bool counts_bytes(const struct pl_admit *a) {
 static uint64_t most_bytes(const struct pl_admit *a, bool whole) {
     uint64_t most = 0;
     for (unsigned i = 0; i < PL_ADMIT_PLACES; i++) {
-        uint64_t bytes = whole ? a->places[i].full : pl_budget_most(&a->places[i]);
+        const struct pl_budget *b = &a->places[i];
+        uint64_t bytes = !whole ? pl_budget_most(b) : b->ever > b->full ? b->ever : b->full;
         if (bytes > most) most = bytes;
     }
     return most;

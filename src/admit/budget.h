@@ -21,6 +21,7 @@ enum {
 
 struct pl_budget {
     uint64_t full;     /* as configured or measured; 0: no budget */
+    uint64_t ever;     /* the most that there was at any time: what is more can never fit */
     uint64_t bytes;    /* now: full, or what an OOM has taught */
     uint64_t taught;   /* that; 0: nothing. Outlives what `full` becomes meanwhile */
     uint64_t charged;  /* by those who run, orphans included; may be over `bytes` */

@@ -293,6 +293,8 @@ static bool measure(struct pl_gate *gate) {
         if (was != 0 && full != 0 && change < was / 100) continue;
         if (change == 0) continue;
         pl_admit_set_budget(&gate->admit, i, full);
+        uint64_t left = full + gate->places[i].margin; /* a leak may have eaten what would fit once it is gone */
+        if (left > gate->admit.places[i].ever) gate->admit.places[i].ever = left;
         tell_measure(gate, i);
         more |= full > was;
     }

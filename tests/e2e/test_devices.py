@@ -352,7 +352,8 @@ def test_pytorchs_own_message_is_an_event_and_a_cause_of_nothing(serve, tmp_path
     """The real allocator on a card that is too small: the worker survives it, as PyTorch does."""
     if dock.sanitized():
         pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
-    server = serve("service:OnCuda", *QUICK, "--replace.when", "hang", service="on_cuda", python=dock.torch_python(),
+    server = serve("service:OnCuda", *QUICK, "--replace.when", "hang", "--memory.charge", "none",
+                   service="on_cuda", python=dock.torch_python(),
                    before=[paths.plimsoll, "drydock", "-q", "--gpu", "mine:500MiB", "--"],
                    env={"VARIANT": "kept_graph", "PLIMSOLL_CACHE": str(tmp_path / "cache")}).ready()
     while server.post("/predict", {"x": [1.0]}).status == 200:

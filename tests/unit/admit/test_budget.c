@@ -218,6 +218,13 @@ TEST(retries_of_the_allocator_lower_it_a_little_and_those_of_an_oom_are_one_with
     assert_false(pl_budget_retries(&b, 6 + PL_BUDGET_ONE_MS));
 }
 
+TEST(what_fitted_at_some_time_is_no_fault_of_the_request) {
+    begin(0, 8);
+    a.places[0].ever = 12 * GB;
+    assert_string_equal(arrive(0, 11 * GB, &on_one), "budget");
+    assert_string_equal(arrive(0, 12 * GB + 1, &on_one), "context_length");
+}
+
 TEST(what_others_have_and_what_is_kept_back_is_not_free) {
     begin(0, 8);
     a.places[0].kept = 2 * GB;
@@ -311,6 +318,7 @@ TEST(a_device_that_does_not_answer_lets_nobody_in) {
 
 RUN(cmocka_unit_test(what_was_taught_before_there_was_a_measure_holds_when_there_is_one),
     cmocka_unit_test(retries_of_the_allocator_lower_it_a_little_and_those_of_an_oom_are_one_with_it),
+    cmocka_unit_test(what_fitted_at_some_time_is_no_fault_of_the_request),
     cmocka_unit_test(what_others_have_and_what_is_kept_back_is_not_free),
     cmocka_unit_test(one_that_is_still_learnt_is_charged_and_only_told),
     cmocka_unit_test(those_that_all_fit_are_never_held_back),
