@@ -47,7 +47,8 @@ class Server:
         build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release"))
         self.port, self.run = free_port(), Path(folder) / "run"
         self.log = Path(folder) / "log"
-        words = [build / "bin/plimsoll", "drydock", "-q", "--gpu", "small:10GiB", "--", "serve", target, "--python", python,
+        binary = build / "bin/plimsoll"
+        words = [binary, "drydock", "-q", "--gpu", "small:10GiB", "--", binary, "serve", target, "--python", python,
                  "--host", "127.0.0.1", "--port", self.port, "--admin", "none", "--run_dir", self.run, "--state_dir",
                  Path(folder) / "state", "--cache_dir", Path(folder) / "cache", "--warmup.examples", "off", *flags]
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL", "BENTOML"))}
@@ -116,9 +117,9 @@ async def clients(where, seconds):
     await asyncio.gather(*(one() for _ in range(64)))
 
 
-def batches(rounds):
+def batches(rounds, charge):
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(folder, "batched", "service:Batched", ["--memory.charge", "learnt"])
+        server = Server(folder, "batched", "service:Batched", ["--memory.charge", charge])
         try:
             worker = str(next((server.run / "w").iterdir()))
 
@@ -139,15 +140,18 @@ def main():
     args.add_argument("--requests", type=int, default=500)
     args.add_argument("--rounds", type=int, default=5)
     args = args.parse_args()
-    print(f"{args.requests} inputs of 1.22 GiB at once, room for five:")
-    for name, with_line in (("without", False), ("with", True)):
+    if args.requests > 0:
+        print(f"{args.requests} inputs of 1.22 GiB at once, room for five:")
+    for name, with_line in (("without", False), ("with", True)) if args.requests > 0 else ():
         f = storm(with_line, args.requests)
         print(f"  {name:8} answers {f['statuses']}, workers that died {f['deaths']}, {f['seconds']:.1f} s, "
               f"decision p99 <= {f['p99_ms']:g} ms ({f['decisions']})", flush=True)
-    pairs = batches(args.rounds)
-    direct, through = (statistics.median(p[i] for p in pairs) for i in (0, 1))
-    print("mean batch of 64 clients, direct and through:", ", ".join(f"{a:.1f} {b:.1f}" for a, b in pairs))
-    print(f"  median {direct:.1f} and {through:.1f}: {through / direct:.2f}")
+    for charge in ("none", "learnt") if args.rounds > 0 else ():
+        pairs = batches(args.rounds, charge)
+        direct, through = (statistics.median(p[i] for p in pairs) for i in (0, 1))
+        print(f"mean batch of 64 clients, direct and through, memory.charge {charge}:",
+              ", ".join(f"{a:.1f} {b:.1f}" for a, b in pairs))
+        print(f"  median {direct:.1f} and {through:.1f}: {through / direct:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ static bool may_measure(const struct pl_gate *gate) {
            (c->memory_per_request_bytes > 0 || tells_memory(gate));
 }
 
-/* Device total - foreign - fixed - margin; 0: not known. The margin takes at most half of what is left, so that a
- * device that weights fill serves on; one that is full leaves one byte, not none. */
+/* Device total - foreign - fixed - margin; 0: not known. The margin takes at most half of what is left, so
+ * that a device that weights fill serves on; one that is full leaves one byte, not none. */
 static uint64_t measured(const struct pl_gate *gate, struct pl_gate_place *p) {
     struct pl_room room;
     p->total = p->foreign = p->fixed = p->margin = 0;
@@ -274,7 +274,8 @@ static void tell_measure(struct pl_gate *gate, unsigned place) {
     struct pl_gate_place *p = &gate->places[place];
     uint64_t now = gate->admit.places[place].bytes, was = p->told;
     uint64_t moved = now > was ? now - was : was - now;
-    uint64_t by_others = p->foreign > p->told_foreign ? p->foreign - p->told_foreign : p->told_foreign - p->foreign;
+    uint64_t by_others =
+        p->foreign > p->told_foreign ? p->foreign - p->told_foreign : p->told_foreign - p->foreign;
     if (was != 0 && moved < was / 16) return;
     p->told = now;
     p->told_foreign = p->foreign;
@@ -293,7 +294,8 @@ static bool measure(struct pl_gate *gate) {
         if (was != 0 && full != 0 && change < was / 100) continue;
         if (change == 0) continue;
         pl_admit_set_budget(&gate->admit, i, full);
-        uint64_t left = full + gate->places[i].margin; /* a leak may have eaten what would fit once it is gone */
+        uint64_t left =
+            full + gate->places[i].margin; /* a leak may have eaten what would fit once it is gone */
         if (left > gate->admit.places[i].ever) gate->admit.places[i].ever = left;
         tell_measure(gate, i);
         more |= full > was;

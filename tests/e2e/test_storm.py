@@ -150,4 +150,11 @@ def test_batches_still_fill_when_bytes_are_counted(served):
         if pairs[-1][1] >= 0.9 * pairs[-1][0]:
             break
     assert any(through >= 0.9 * direct for direct, through in pairs), pairs
+    mark = server.log.mark()  # room for a successor is taken before it is spawned
+    assert server.verb("restart", "batched", "--mode", "overlap").returncode == 0
+    down = server.wait_for("budget.changed", lambda e: e["to_bytes"] < e["from_bytes"], since=mark)
+    assert down["reason"] == "plan" and down["from_bytes"] - down["to_bytes"] > 1000 * MIB
+    spawned = server.wait_for("worker.spawned", since=mark)
+    assert down["ts"] <= spawned["ts"]
+    server.wait_for("budget.changed", lambda e: e["to_bytes"] > e["from_bytes"], since=mark)
     assert not server.log.find("memory.oom")

@@ -206,6 +206,26 @@ TEST(a_batch_is_charged_by_what_each_adds_to_it) {
     for (int i = 0; i < 8; i++) served(ws[i], fds[i]);
 }
 
+TEST(a_burst_whose_bodies_come_slowly_cannot_overshoot) {
+    enum { MANY = 12 };
+    int fds[MANY], ws[MANY];
+    on_card();
+    taught(PL_PEAKS_KNOWN, 400);
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = client();
+        put(fds[i], "POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{");
+    }
+    assert_int_equal(budget().charged_bytes, 0); /* nothing is known of any before its end */
+    for (int i = 0; i < MANY; i++) put_bytes(fds[i], "}", 1);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(budget().charged_bytes <= 1000ull * MIB);
+        if (i == 0) ws[0] = worker_takes(1), ws[1] = worker_takes(1);
+        if (i < MANY - 2) assert_true(worker_idle(1));
+        served(ws[i], fds[i]);
+        if (i + 2 < MANY) ws[i + 2] = worker_takes(1);
+    }
+}
+
 TEST(an_oom_that_the_worker_survives_lowers_it_and_one_of_a_request_alone_does_not) {
     on_card();
     struct pl_page_record r = record(1, 0);
@@ -359,6 +379,7 @@ RUN(IN_WORLD(a_card_is_measured_and_told), IN_WORLD(what_its_like_have_taken_is_
     IN_WORLD(a_route_that_teaches_nothing_is_only_counted),
     IN_WORLD(a_path_that_is_no_route_teaches_nothing_and_holds_nobody_up),
     IN_WORLD(threads_that_cannot_fill_the_card_are_not_held_back),
+    IN_WORLD(a_burst_whose_bodies_come_slowly_cannot_overshoot),
     IN_WORLD(a_batch_is_charged_by_what_each_adds_to_it),
     IN_WORLD(an_oom_that_the_worker_survives_lowers_it_and_one_of_a_request_alone_does_not),
     IN_WORLD(a_device_that_does_not_answer_gets_no_requests),
