@@ -169,16 +169,27 @@ static json_t *gpu_json(const char *name) {
     return name[0] != '\0' && *end == '\0' ? json_integer(index) : json_string(name);
 }
 
+static json_t *place_json(const struct pl_gateway_budget *b) {
+    json_t *o =
+        json_pack("{s:o,s:i,s:I,s:I,s:I,s:I,s:I,s:f}", "gpu", gpu_json(b->gpu), "requests", (int)b->requests,
+                  "full_bytes", (json_int_t)b->full_bytes, "budget_bytes", (json_int_t)b->budget_bytes,
+                  "charged_bytes", (json_int_t)b->charged_bytes, "orphan_bytes", (json_int_t)b->orphan_bytes,
+                  "free_bytes", (json_int_t)b->free_bytes, "used_ratio",
+                  b->budget_bytes > 0 ? (double)b->charged_bytes / (double)b->budget_bytes : 0.0);
+    if (b->alarm_bytes > 0) json_object_set_new(o, "alarm_bytes", json_integer((json_int_t)b->alarm_bytes));
+    if (b->kept_bytes > 0) json_object_set_new(o, "kept_bytes", json_integer((json_int_t)b->kept_bytes));
+    if (b->margin_bytes + b->fixed_bytes + b->foreign_bytes == 0) return o; /* it is not measured */
+    json_object_set_new(o, "foreign_bytes", json_integer((json_int_t)b->foreign_bytes));
+    json_object_set_new(o, "fixed_bytes", json_integer((json_int_t)b->fixed_bytes));
+    json_object_set_new(o, "margin_bytes", json_integer((json_int_t)b->margin_bytes));
+    return o;
+}
+
 static json_t *budget_json(const struct pl_admin *a, const struct pl_service *s) {
     json_t *list = json_array();
     struct pl_gateway_budget b;
     for (size_t i = 0; pl_gateway_budget(a->o.gateway, s, i, &b); i++)
-        json_array_append_new(
-            list,
-            json_pack("{s:o,s:I,s:I,s:I,s:I,s:f}", "gpu", gpu_json(b.gpu), "full_bytes",
-                      (json_int_t)b.full_bytes, "budget_bytes", (json_int_t)b.budget_bytes, "charged_bytes",
-                      (json_int_t)b.charged_bytes, "free_bytes", (json_int_t)b.free_bytes, "used_ratio",
-                      b.budget_bytes > 0 ? (double)b.charged_bytes / (double)b.budget_bytes : 0.0));
+        json_array_append_new(list, place_json(&b));
     return list;
 }
 

@@ -80,7 +80,8 @@ static bool counts_bytes(const struct pl_admit *a) {
 static uint64_t most_bytes(const struct pl_admit *a, bool whole) {
     uint64_t most = 0;
     for (unsigned i = 0; i < PL_ADMIT_PLACES; i++) {
-        uint64_t bytes = whole ? a->places[i].full : a->places[i].bytes;
+        const struct pl_budget *b = &a->places[i];
+        uint64_t bytes = !whole ? pl_budget_most(b) : b->ever > b->full ? b->ever : b->full;
         if (bytes > most) most = bytes;
     }
     return most;
@@ -97,21 +98,49 @@ static unsigned roomiest(const struct pl_admit *a, uint32_t ready) {
     return best;
 }
 
-static bool bytes_fit(const struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
-    if (e->cost == 0 || !counts_bytes(a)) return true;
+/* A ready place at which nobody runs. */
+static unsigned empty_place(const struct pl_admit *a, uint32_t ready) {
+    for (unsigned i = 0; i < PL_ADMIT_PLACES && !a->alone_held; i++)
+        if ((ready >> i & 1) != 0 && a->places[i].full > 0 && a->places[i].charged == 0) return i;
+    return PL_ADMIT_NOWHERE;
+}
+
+static bool room_for(const struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
+    if (!counts_bytes(a)) return true;
+    if (e->hold == PL_ADMIT_ALONE)
+        return roomiest(a, ready) == PL_ADMIT_NOWHERE || empty_place(a, ready) != PL_ADMIT_NOWHERE;
+    if (e->cost == 0) return true;
     unsigned i = roomiest(a, ready);
     return i == PL_ADMIT_NOWHERE || pl_budget_free(&a->places[i]) >= e->cost;
 }
 
+static bool is_lenient(const struct pl_admit_entry *e) {
+    return e->hold == PL_ADMIT_TOLD || e->hold == PL_ADMIT_FREE;
+}
+
+static bool bytes_fit(const struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
+    return is_lenient(e) || room_for(a, e, ready);
+}
+
 static void charge(struct pl_admit *a, struct pl_admit_entry *e, uint32_t ready) {
-    unsigned i = e->cost > 0 ? roomiest(a, ready) : PL_ADMIT_NOWHERE;
+    bool alone = e->hold == PL_ADMIT_ALONE;
+    unsigned i = alone ? empty_place(a, ready) : PL_ADMIT_NOWHERE;
+    if (i == PL_ADMIT_NOWHERE && (alone || e->cost > 0)) i = roomiest(a, ready);
     e->place = (uint8_t)i;
-    e->charged = i != PL_ADMIT_NOWHERE ? e->cost : 0;
-    if (i != PL_ADMIT_NOWHERE) a->places[i].charged += e->charged;
+    e->charged = 0;
+    if (i == PL_ADMIT_NOWHERE) return;
+    uint64_t all = pl_budget_most(&a->places[i]);
+    e->charged = !alone ? e->cost : all > 0 ? all : 1;
+    a->places[i].charged += e->charged;
+    a->places[i].requests++;
 }
 
 static void uncharge(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->place != PL_ADMIT_NOWHERE) a->places[e->place].requests--;
     if (e->charged > 0) a->places[e->place].charged -= e->charged;
+    if (e->charged > 0 && e->orphan) a->places[e->place].orphans -= e->charged;
+    if (e->orphan) a->orphans--;
+    e->orphan = false;
     e->charged = 0;
     e->place = PL_ADMIT_NOWHERE;
     a->bytes_short = false; /* until somebody finds out anew */
@@ -203,7 +232,8 @@ static enum pl_reason gap_refuses(const struct pl_admit *a, const struct pl_admi
 
 /* Why its bytes will never, or not for a long time, be there; NONE: they may be. */
 static enum pl_reason bytes_refuse(const struct pl_admit *a, const struct pl_admit_entry *e) {
-    if (e->cost == 0 || !counts_bytes(a)) return PL_REASON_NONE;
+    if (e->cost == 0 || e->hold == PL_ADMIT_ALONE || e->hold == PL_ADMIT_FREE || !counts_bytes(a))
+        return PL_REASON_NONE;
     if (e->cost > most_bytes(a, true)) return PL_REASON_CONTEXT_LENGTH;
     return e->cost > most_bytes(a, false) ? PL_REASON_BUDGET : PL_REASON_NONE;
 }
@@ -216,22 +246,27 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
     pass_gap(a, s, now_ms);
     *why = (struct pl_admit_refusal){ .reason = PL_REASON_NONE };
     if (s->draining) return refuse(why, PL_REASON_DRAINING, boot_left(s));
+    if (s->out_of_service) return refuse(why, PL_REASON_DEVICE_OUT_OF_SERVICE, boot_left(s));
     enum pl_reason reason = gap ? gap_refuses(a, s) : PL_REASON_NONE;
     if (reason != PL_REASON_NONE) return refuse(why, reason, boot_left(s));
 
     *e = (struct pl_admit_entry){ .arrived_ms = now_ms,
                                   .number = ++a->arrivals,
                                   .flow = e->flow,
+                                  .rank = e->rank,
                                   .cost = e->cost,
+                                  .hold = e->hold,
                                   .place = PL_ADMIT_NOWHERE };
     bool lets = a->limits.observe && !gap;
     enum pl_reason never = bytes_refuse(a, e);
     if (never != PL_REASON_NONE) {
         refuse(why, never, pl_admit_retry_after(a));
-        if (!lets) return PL_ADMIT_REFUSED;
+        if (!lets && e->hold != PL_ADMIT_TOLD) return PL_ADMIT_REFUSED;
     }
     pl_line_stamp(a, e);
     if (!gap && a->queued == 0 && !count_full(a)) {
+        if (e->hold == PL_ADMIT_TOLD && never == PL_REASON_NONE && !room_for(a, e, s->places))
+            refuse(why, PL_REASON_BUDGET, pl_admit_retry_after(a));
         if (bytes_fit(a, e, s->places)) {
             run(a, e, s, now_ms);
             return PL_ADMIT_GO;
@@ -251,11 +286,34 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
     return PL_ADMIT_WAIT;
 }
 
+struct pl_admit_entry *pl_admit_head(const struct pl_admit *a) {
+    return pl_line_first(a);
+}
+
+void pl_admit_adopt(struct pl_admit *a, struct pl_admit_entry *e, unsigned place, uint64_t bytes,
+                    uint64_t now_ms) {
+    pass_time(a, now_ms);
+    *e = (struct pl_admit_entry){ .arrived_ms = now_ms,
+                                  .started_ms = now_ms,
+                                  .state = PL_ADMIT_RUNNING,
+                                  .place = PL_ADMIT_NOWHERE,
+                                  .orphan = true };
+    a->running++;
+    a->orphans++;
+    if (place >= PL_ADMIT_PLACES) return;
+    e->place = (uint8_t)place;
+    e->cost = e->charged = bytes;
+    a->places[place].requests++;
+    a->places[place].charged += bytes;
+    a->places[place].orphans += bytes;
+    a->bytes_short = false;
+}
+
 struct pl_admit_entry *pl_admit_next(struct pl_admit *a, const struct pl_admit_supply *s, uint64_t now_ms) {
     struct pl_admit_entry *e = pl_line_first(a);
     pass_time(a, now_ms);
     pass_gap(a, s, now_ms);
-    if (e == NULL || s->ready == 0 || (count_full(a) && !a->limits.observe)) return NULL;
+    if (e == NULL || s->ready == 0 || s->out_of_service || (count_full(a) && !a->limits.observe)) return NULL;
     /* It waits at the head until there is room for it: smaller ones behind it would keep it out for ever. */
     a->bytes_short = !bytes_fit(a, e, s->places);
     if (a->bytes_short && !a->limits.observe) return NULL;

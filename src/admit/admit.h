@@ -1,10 +1,10 @@
 /* admit/admit.h - who may go to a worker now, who waits, who is refused and told when to come back.
  *
  * A count of running requests (max_concurrency), bytes at each place where workers run (admit/budget.h), and
- * a bounded queue by count and wait, fair between flows (admit/line.h). The charge is taken at arrival, in
- * one place, and given back when the worker is really done; nothing here knows a socket or a clock. An entry
- * lives inside the request it stands for; every entry that was admitted or queued must be released or
- * withdrawn exactly once.
+ * a bounded queue by count and wait, higher ranks first and fair between flows (admit/line.h). The charge is
+ * taken at arrival, in one place, and given back when the worker is really done; nothing here knows a socket
+ * or a clock. An entry lives inside the request it stands for; every entry that was admitted or queued must
+ * be released or withdrawn exactly once.
  */
 #ifndef PL_ADMIT_ADMIT_H
 #define PL_ADMIT_ADMIT_H
@@ -32,6 +32,15 @@ struct pl_admit_supply {
     bool handover;         /* the gap was opened on purpose: requests are held */
     uint64_t hold_ms;      /* for so long at most; takes the place of max_wait while it is open */
     uint32_t places;       /* where workers are ready: a bit for each of pl_admit.places; only for budgets */
+    bool out_of_service;   /* workers are ready, and every one of them on a device that does not answer */
+};
+
+/* What a cost does to whom it belongs. */
+enum pl_admit_hold {
+    PL_ADMIT_STRICT, /* it must fit */
+    PL_ADMIT_TOLD,   /* still learning: it is charged, and what would have been done is only told */
+    PL_ADMIT_FREE,   /* charged, and never held back by it: all of them together would fit */
+    PL_ADMIT_ALONE,  /* not known: runs when nobody else does, and is charged everything */
 };
 
 enum pl_admit_state { PL_ADMIT_OUTSIDE, PL_ADMIT_QUEUED, PL_ADMIT_RUNNING };
@@ -42,13 +51,21 @@ struct pl_admit_entry {
     uint8_t state;   /* enum pl_admit_state; zero it before the first use */
     uint8_t place;   /* while it runs, and is charged: where */
     uint32_t flow;   /* set before pl_admit_arrive: whose it is; 0: nobody's in particular */
+    uint8_t rank;    /* set before pl_admit_arrive: 0 to PL_ADMIT_RANKS - 1, higher ones go first */
     uint64_t cost;   /* set before pl_admit_arrive: bytes; 0: none */
+    uint8_t hold;    /* set before pl_admit_arrive: enum pl_admit_hold */
+    bool orphan;
     uint64_t charged;
     uint64_t turn; /* inside, see line.h */
     struct pl_admit_entry *flow_next, *flow_prev;
 };
 
-enum { PL_ADMIT_FLOWS = 256, PL_ADMIT_PLACES = 32, PL_ADMIT_NOWHERE = 255 };
+enum {
+    PL_ADMIT_RANKS = 3,
+    PL_ADMIT_FLOWS = 256 * PL_ADMIT_RANKS,
+    PL_ADMIT_PLACES = 32,
+    PL_ADMIT_NOWHERE = 255
+};
 struct pl_admit_flow {
     struct pl_admit_entry *oldest, *newest; /* of those that wait */
     uint64_t finish;                        /* virtual time at which its last one ends */
@@ -70,6 +87,8 @@ struct pl_admit {
     uint64_t hold_ms, gap_left_ms;     /* of it, as last told */
     struct pl_budget places[PL_ADMIT_PLACES];
     bool bytes_short; /* the next one found no room for its bytes */
+    bool alone_held;  /* one ran alone and what it taught is not in yet: nobody else runs alone */
+    int64_t orphans;  /* of those that run: let in by a main that is dead */
     struct pl_admit_flow flows[PL_ADMIT_FLOWS];
     uint16_t active[PL_ADMIT_FLOWS], active_count; /* flows with somebody who waits */
     uint64_t turn;                                 /* virtual time */
@@ -101,6 +120,12 @@ void pl_admit_set_budget(struct pl_admit *a, unsigned place, uint64_t full);
 enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry *e,
                                       const struct pl_admit_supply *s, uint64_t now_ms,
                                       struct pl_admit_refusal *why);
+/* Whose turn it is in the queue, or NULL: its cost may be set anew before pl_admit_next. */
+struct pl_admit_entry *pl_admit_head(const struct pl_admit *a);
+/* One that a dead main let in and that a worker may still be at: runs, charged `bytes` at `place` (NOWHERE:
+ * only counted). Ends with pl_admit_release. */
+void pl_admit_adopt(struct pl_admit *a, struct pl_admit_entry *e, unsigned place, uint64_t bytes,
+                    uint64_t now_ms);
 /* The next one of the queue that may run now, made RUNNING; or NULL. Call until NULL after a release, a
  * worker that became ready, or a change of limits. `draining` does not hold back who was let in before: see
  * pl_admit_evict. */

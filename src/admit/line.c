@@ -1,7 +1,15 @@
 #include "admit/line.h"
 
+enum { FLOWS_OF_RANK = PL_ADMIT_FLOWS / PL_ADMIT_RANKS };
+
+/* The same key at two ranks is two flows. */
+static uint16_t index_of(const struct pl_admit_entry *e) {
+    unsigned rank = e->rank < PL_ADMIT_RANKS ? e->rank : PL_ADMIT_RANKS - 1;
+    return (uint16_t)(rank * FLOWS_OF_RANK + e->flow % FLOWS_OF_RANK);
+}
+
 static struct pl_admit_flow *flow_of(struct pl_admit *a, const struct pl_admit_entry *e) {
-    return &a->flows[e->flow % PL_ADMIT_FLOWS];
+    return &a->flows[index_of(e)];
 }
 
 void pl_line_stamp(struct pl_admit *a, struct pl_admit_entry *e) {
@@ -23,7 +31,7 @@ static void put_in_flow(struct pl_admit *a, struct pl_admit_entry *e) {
     e->flow_next = after != NULL ? after->flow_next : f->oldest;
     *(e->flow_prev != NULL ? &e->flow_prev->flow_next : &f->oldest) = e;
     *(e->flow_next != NULL ? &e->flow_next->flow_prev : &f->newest) = e;
-    if (f->oldest == f->newest) a->active[a->active_count++] = (uint16_t)(e->flow % PL_ADMIT_FLOWS);
+    if (f->oldest == f->newest) a->active[a->active_count++] = index_of(e);
 }
 
 static void take_from_flow(struct pl_admit *a, struct pl_admit_entry *e) {
@@ -32,7 +40,7 @@ static void take_from_flow(struct pl_admit *a, struct pl_admit_entry *e) {
     *(e->flow_next != NULL ? &e->flow_next->flow_prev : &f->newest) = e->flow_prev;
     e->flow_next = e->flow_prev = NULL;
     if (f->oldest != NULL) return;
-    uint16_t index = (uint16_t)(e->flow % PL_ADMIT_FLOWS), i = 0;
+    uint16_t index = index_of(e), i = 0;
     while (a->active[i] != index) i++;
     a->active[i] = a->active[--a->active_count];
 }
@@ -62,12 +70,16 @@ void pl_line_take(struct pl_admit *a, struct pl_admit_entry *e) {
     a->queued--;
 }
 
+static bool goes_before(const struct pl_admit_entry *a, const struct pl_admit_entry *b) {
+    if (a->rank != b->rank) return a->rank > b->rank;
+    return a->turn != b->turn ? a->turn < b->turn : a->number < b->number;
+}
+
 struct pl_admit_entry *pl_line_first(const struct pl_admit *a) {
     struct pl_admit_entry *first = NULL;
     for (uint16_t i = 0; i < a->active_count; i++) {
         struct pl_admit_entry *e = a->flows[a->active[i]].oldest;
-        if (first == NULL || e->turn < first->turn || (e->turn == first->turn && e->number < first->number))
-            first = e;
+        if (first == NULL || goes_before(e, first)) first = e;
     }
     return first;
 }

@@ -3,8 +3,8 @@
  * A flow is whatever shares must be even between: a key, an address. Start-time fair queuing (Goyal, Vin and
  * Cheng, 1996): a request begins where its flow's last one ends in virtual time, and the smallest begin goes
  * first; so each flow that waits gets an equal share of the work, and within a flow who came first goes
- * first. Work is a request's cost in bytes, or one. With a single flow this is a plain queue. Not for other
- * rooms.
+ * first. Work is a request's cost in bytes, or one. With a single flow this is a plain queue. Of a higher
+ * rank everybody goes before those of a lower one, and shares are even within a rank. Not for other rooms.
  */
 #ifndef PL_ADMIT_LINE_H
 #define PL_ADMIT_LINE_H

@@ -4,7 +4,7 @@
 
 #include "base/log_format.h"
 
-enum { MOST_FIELDS = 24, ID_BYTES = 17 };
+enum { MOST_FIELDS = 32, ID_BYTES = 17 };
 
 static const char *id_text(uint64_t id, char out[ID_BYTES]) {
     for (size_t i = 0; i < 16; i++) out[i] = "0123456789abcdef"[id >> (60 - 4 * i) & 15];
@@ -31,6 +31,9 @@ static void word(struct field_list *f, const char *key, const char *s) {
 }
 static void number(struct field_list *f, const char *key, int64_t value) {
     if (value >= 0) f->at[f->count++] = F_INT(key, value);
+}
+static void count(struct field_list *f, const char *key, uint64_t value) {
+    if (value != 0) number(f, key, (int64_t)value);
 }
 static void millis(struct field_list *f, const char *key, int64_t us) {
     if (us >= 0) f->at[f->count++] = F_REAL(key, (double)us / 1000);
@@ -59,6 +62,10 @@ static void fill(struct field_list *f, const struct pl_access *a, const char *id
     word(f, "reason", a->reason);
     number(f, "worker", a->worker != 0 ? (int64_t)a->worker : -1);
     number(f, "generation", a->generation != 0 ? (int64_t)a->generation : -1);
+    word(f, "model", a->model);
+    count(f, "input_tokens", a->input_tokens);
+    count(f, "output_tokens", a->output_tokens);
+    count(f, "charged_bytes", a->charged_bytes);
     word(f, "replay", a->replay);
     word(f, "key", a->key);
 }
@@ -71,6 +78,9 @@ static void part(struct pl_buf *out, const char *key, struct pl_access_text t) {
 static void part_int(struct pl_buf *out, const char *key, int64_t value) {
     pl_buf_adds(out, key);
     if (value >= 0) pl_log_add_int(out, value);
+}
+static void part_count(struct pl_buf *out, const char *key, uint64_t value) {
+    if (value != 0) part_int(out, key, (int64_t)value);
 }
 static void part_word(struct pl_buf *out, const char *key, const char *s) {
     if (s == NULL) return;
@@ -99,6 +109,9 @@ void pl_access_format(struct pl_buf *out, bool color, uint64_t wall_ms, const st
     if (a->queue_us >= 0) pl_buf_addf(out, ",queue=%.1fms", (double)a->queue_us / 1000);
     part_word(out, ",outcome=", a->outcome);
     part_word(out, ",reason=", a->reason);
+    part_count(out, ",in=", a->input_tokens);
+    part_count(out, ",out=", a->output_tokens);
+    part_count(out, ",charged=", a->charged_bytes);
     part_word(out, ",replay=", a->replay);
     part_word(out, ",key=", a->key);
     if (a->id != 0) part_word(out, ",id=", id_text(a->id, id));

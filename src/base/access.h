@@ -17,8 +17,8 @@ struct pl_access_text {
     size_t len;
 };
 
-/* What is not known is left out of the line: NULL texts, negative lengths and times, worker, generation and
- * id 0. */
+/* What is not known is left out of the line: NULL texts, negative lengths and times, worker, generation,
+ * id, tokens and bytes 0. */
 struct pl_access {
     const char *remote; /* "10.0.0.7:51234", "unix" */
     const char *scheme; /* "http", "https" */
@@ -38,7 +38,10 @@ struct pl_access {
     const char *replay;  /* not_sent, not_started: it went to a second worker */
     uint32_t worker;     /* slot */
     uint64_t generation;
-    const char *key; /* name of the API key */
+    const char *key;                      /* name of the API key */
+    const char *model;                    /* as the request named it */
+    uint64_t input_tokens, output_tokens; /* input: as told by the reply, else as estimated */
+    uint64_t charged_bytes;               /* of memory.budget */
 };
 
 void pl_log_access(struct pl_logger *l, const struct pl_access *a);

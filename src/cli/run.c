@@ -523,6 +523,14 @@ static void make_helm(void) {
                                             .left = on_left });
 }
 
+/* Without one a crash of main costs what it had charged. */
+static void open_board(void) {
+    int fd = pl_gateway_board(run.gateway, pl_held_take(&run.held, "board"));
+    if (fd == -1) return;
+    hold("board", fd);
+    close(fd);
+}
+
 static bool start(struct pl_err *err) {
     struct pl_crew_hooks hooks;
     run.app.loop = uv_default_loop();
@@ -552,6 +560,7 @@ static bool start(struct pl_err *err) {
     hooks = run.gateway_hooks;
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
+    open_board();
     pl_crew_other_main(run.crew, run.other_main != 0);
     const struct pl_listening_options listening = {
         .gateway = run.gateway, .admin = run.admin, .crew = run.crew, .run_dir = run.run_dir, .hold = hold

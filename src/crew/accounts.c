@@ -82,6 +82,8 @@ void pl_accounts_take(struct pl_worker *w, uint64_t now_ms) {
         for (size_t i = 0; i < n; i++) {
             look_at(w, a, &records[i], now_ms);
             pl_books_row(w, &records[i], now_ms);
+            w->service->crew->hooks.ended(w->service->crew->hooks.ctx, w,
+                                          path_of(w->service, records[i].route), &records[i]);
         }
         if (n < TAKE) return;
     }

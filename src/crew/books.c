@@ -320,6 +320,7 @@ static void look_at_counts(struct pl_worker *w, struct pl_books *b) {
     pl_ledger_take_counts(&b->ledger, &retries, &ooms);
     uint32_t heard = w->more->words.retries - b->heard;
     b->heard = w->more->words.retries;
+    if (retries > 0) w->service->crew->hooks.retried(w->service->crew->hooks.ctx, w);
     if (retries <= heard) return; /* it has printed them: words.c told */
     pl_log(log_of(w), PL_WARN, "memory.retries", F_STR("service", w->service->config->id),
            F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("count", retries - heard));

@@ -79,6 +79,11 @@ struct pl_crew_hooks {
     void (*unroutable)(void *ctx, struct pl_worker *w); /* send it nothing new; close idle connections */
     void (*exited)(void *ctx, struct pl_worker *w);     /* reaped: judge what was in flight by its page */
     void (*gone)(void *ctx, struct pl_worker *w);       /* drop every pointer to it now */
+    /* A request has ended in a worker, as its page tells; `path` is its route's, "other" where it is not
+     * known. */
+    void (*ended)(void *ctx, struct pl_worker *w, const char *path, const struct pl_page_record *r);
+    void (*retried)(void *ctx, struct pl_worker *w); /* its allocator had to empty its cache to go on */
+    void (*room_changed)(void *ctx);                 /* pl_look_room may say something else now */
 };
 
 /* What main gives its crew. All borrowed for the crew's life. */

@@ -302,6 +302,7 @@ static void take_sample(struct pl_crew *c, const struct pl_watch_beat *beat) {
     }
     d->fresh_watch = true;
     remember_holds(c, d);
+    pl_room_sampled(c);
 }
 
 void pl_devices_renewed(struct pl_crew *c) {

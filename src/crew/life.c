@@ -181,6 +181,7 @@ static void enter_ready(struct pl_worker *w) {
     s->more->failed_since_ms = 0;
     tell_restarted(w, now);
     w->routable = o->says_ready;
+    pl_room_ready(w);
     pl_note_leave(w);
     pl_explain_ready(w);
     pl_replace_ready(w);
@@ -484,6 +485,7 @@ void pl_life_release(struct pl_worker *w) {
     }
     pl_samples_free(w->more->samples);
     pl_buf_free(&w->more->metrics_text);
+    free(w->more->room);
     free(w->more);
     free(w);
 }
@@ -522,6 +524,7 @@ static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *repl
     pl_life_give_time(w);
     if (s->kind == PL_KIND_REMOTE) w->more->start_until_ms = UINT64_MAX;
     pl_life_feed(w, PL_WEV_START);
+    pl_room_spawning(w);
     if (pl_spawn(w, &err)) return;
     snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
     w->more->never_spawned = true;

@@ -7,6 +7,7 @@
 #include "crew/describe.h"
 #include "crew/hello.h"
 #include "crew/link.h"
+#include "crew/room.h"
 #include "ledger/policy.h"
 #include "net/ask.h"
 #include "sample/gpu.h"
@@ -153,6 +154,7 @@ struct pl_worker_more {
     struct pl_books *books; /* books.c; likewise */
     uint64_t forecast_ms;   /* until memory ends, at the early end of the range; 0: not looked at */
     struct pl_worker_devices devices;
+    struct pl_worker_room *room; /* room.c; NULL: nothing was measured yet */
     struct pl_worker_words words;
     bool gone_waits; /* the keeper has let it go; its memory on a GPU is not back */
     struct pl_wire_exit gone_exit;
@@ -235,8 +237,9 @@ struct pl_service_more {
     uint64_t busy_ms, busy_seen_ms, busy_ended;
     uint32_t busy;
     uint64_t last_request_ms;
-    uint64_t new_device_bytes; /* of a device that a worker had when it was READY; 0 = not known */
-    uint64_t new_bytes;        /* host memory of the newest worker when it was READY; 0 = not known */
+    uint64_t load_bytes[PL_WATCH_GPUS]; /* of each device, the most that one had before it was READY */
+    uint64_t new_device_bytes;          /* of a device that a worker had when it was READY; 0 = not known */
+    uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
     struct pl_caches caches;
 };
 

@@ -114,6 +114,11 @@ static void write_line(struct pl_request *r, const struct pl_ending *e, uint64_t
                            .reason = e->reason,
                            .key = pl_keys_name(r),
                            .replay = r->replayed || r->unsent != 0 ? replay_names[r->replay_class] : NULL };
+    const struct pl_tokens_seen t = pl_tokens_seen(r);
+    a.model = t.model;
+    a.input_tokens = t.input;
+    a.output_tokens = t.output;
+    a.charged_bytes = r->entry.charged;
     fill_from_head(&a, r->conn);
     struct pl_text id = pl_request_id_text(r);
     a.request_id = (struct pl_access_text){ id.at, id.len };

@@ -178,6 +178,7 @@ static void begin_exchange(struct pl_request *r, struct pl_berth *b) {
     pl_upstream_want_payload(r->up, h->minor == 0 || (r->inspect != NULL && r->inspect->counts));
     r->phase = PL_REQ_WAITING;
     r->sent_ms = r->last_ms = pl_gateway_now(r->g);
+    pl_board_sent(r);
     if (!send_request(r)) {
         pl_answer_worker_failed(r, NULL, "out of memory");
         return;

@@ -92,12 +92,13 @@ void pl_gateway_reconfigured(struct pl_gateway *g, uint64_t max_connections, uin
 static void on_described(void *ctx, struct pl_service *s) {
     struct pl_gateway *g = ctx;
     read_limits(g);
+    pl_cost_described(pl_gate_of(g, s));
     pl_queue_pump(pl_gate_of(g, s));
 }
 
 static void on_supply(void *ctx, struct pl_service *s) {
     struct pl_gate *gate = pl_gate_of(ctx, s);
-    pl_budget_tell(gate);
+    pl_budget_limits(gate);
     pl_queue_pump(gate);
 }
 
@@ -111,12 +112,29 @@ static void on_unroutable(void *ctx, struct pl_worker *w) {
 
 static void on_exited(void *ctx, struct pl_worker *w) {
     struct pl_berth *b = w->pool;
-    (void)ctx;
-    if (b == NULL) return;
+    struct pl_gate *gate = w->service->parent == NULL ? pl_gate_of(ctx, w->service) : NULL;
+    if (gate == NULL) return;
+    if (b == NULL) {
+        pl_budget_death(w, gate);
+        pl_board_gone(ctx, w);
+        return;
+    }
     pl_pool_close_idle(b->pool);
     pl_budget_death(w, b->gate); /* while what it had is still charged */
+    pl_board_gone(ctx, w);
     pl_judge_exited(b);
 }
+
+/* A dependency's requests do not pass through us. */
+static void on_ended(void *ctx, struct pl_worker *w, const char *path, const struct pl_page_record *r) {
+    if (w->service->parent == NULL) pl_cost_ended(pl_gate_of(ctx, w->service), w, path, r);
+}
+
+static void on_retried(void *ctx, struct pl_worker *w) {
+    if (w->service->parent == NULL) pl_budget_short(w, pl_gate_of(ctx, w->service), false);
+}
+
+static void on_room_changed(void *ctx) { pl_budget_measure(ctx); }
 
 static void on_gone(void *ctx, struct pl_worker *w) {
     struct pl_berth *b = w->pool;
@@ -135,6 +153,9 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .renewed = on_renewed,
                                    .unroutable = on_unroutable,
                                    .exited = on_exited,
+                                   .ended = on_ended,
+                                   .retried = on_retried,
+                                   .room_changed = on_room_changed,
                                    .gone = on_gone };
 }
 
@@ -169,9 +190,12 @@ void pl_gateway_destroy(struct pl_gateway *g) {
     pl_timer_stop(&g->save_timer);
     for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) {
         pl_timer_stop(&g->gates[i].expiry);
+        pl_timer_stop(&g->gates[i].probe_late);
+        pl_peaks_free(&g->gates[i].peaks);
         pl_learnt_free(&g->gates[i]);
     }
     pl_server_destroy(g->server);
+    pl_board_close(g);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
         next = r->next;
         pl_buf_free(&r->body);

@@ -44,6 +44,10 @@ struct pl_gateway *pl_gateway_create(const struct pl_gateway_options *o, struct 
 void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out);
 /* Takes `fd`, a listening socket; `name` is its label ("0.0.0.0:3000"). */
 bool pl_gateway_listen(struct pl_gateway *g, int fd, const char *name, struct pl_err *err);
+/* The charge board, after pl_crew_start: takes the one that the keeper held (-1: none, it is made), and
+ * counts what a dead main left on it. Returns what the keeper is to hold, which stays the caller's; -1: there
+ * is no board. */
+int pl_gateway_board(struct pl_gateway *g, int held);
 /* Closes the listeners, and nothing else: others take their place. */
 void pl_gateway_unlisten(struct pl_gateway *g);
 /* The configuration was reloaded: limits of the instance and of every service are read again. */
@@ -98,7 +102,11 @@ void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
 /* The `index`-th place with a budget, or false. `gpu` is borrowed. */
 struct pl_gateway_budget {
     const char *gpu; /* its devices, or "host" */
-    uint64_t full_bytes, budget_bytes, charged_bytes, free_bytes;
+    uint64_t full_bytes, budget_bytes, charged_bytes, free_bytes, orphan_bytes;
+    uint64_t foreign_bytes, fixed_bytes, margin_bytes; /* all 0 where memory.budget is set */
+    uint64_t alarm_bytes;                              /* 0: not known */
+    uint32_t requests;                                 /* that are charged there */
+    uint64_t kept_bytes;                               /* kept back for what the requests of a batch share */
 };
 bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, size_t index,
                        struct pl_gateway_budget *out);

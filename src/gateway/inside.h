@@ -3,6 +3,8 @@
 #ifndef PL_GATEWAY_INSIDE_H
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
+#include "admit/board.h"
+#include "admit/peaks.h"
 #include "admit/poison.h"
 #include "base/buf.h"
 #include "door/quota.h"
@@ -106,6 +108,7 @@ struct pl_request {
     uint64_t head_us, body_us, admitted_us, first_us;
     uint64_t request_bytes, reply_bytes;
     uint64_t reserved;          /* of limits.buffered */
+    uint32_t slot;              /* of the board, + 1; 0: it is not on it */
     struct pl_inspect *inspect; /* owned; NULL: nothing of its body matters here */
     struct pl_buf body, held;
     char made[20]; /* x-request-id, if we made it */
@@ -125,8 +128,19 @@ struct pl_learnt {
 /* Where workers of a service hold memory, as pl_admit.places has them: gateway/budget.c. */
 enum { PL_PLACE_NAME = 64, PL_PLACE_SLOTS = 257 };
 struct pl_gate_place {
-    char name[PL_PLACE_NAME];                 /* label `gpu`: the devices of its workers, or "host" */
-    struct pl_series *bytes, *charged, *free; /* NULL: it has no budget yet */
+    char name[PL_PLACE_NAME]; /* label `gpu`: the devices of its workers, or "host" */
+    struct pl_series *bytes, *charged, *free, *orphan; /* NULL: it has no budget yet */
+    uint64_t told;                                     /* budget in the last event about its measure */
+    uint64_t told_foreign;                             /* and what others had then */
+    uint64_t total, foreign, fixed, margin;            /* as measured last; 0 where memory.budget is set */
+};
+
+/* A batch whose records are coming in: cost.c. */
+struct pl_batch_seen {
+    uint32_t requests; /* 0: none */
+    bool told;         /* its peak is its own */
+    uint64_t bytes, peak;
+    char path[PL_PEAKS_PATH];
 };
 
 enum { PL_STATUS_SERIES = 600 };
@@ -146,6 +160,11 @@ struct pl_gate {
     unsigned place_count;
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
     struct pl_series *budget_ratio;
+    struct pl_peaks peaks; /* what requests take */
+    bool threaded;         /* no more than its threads run at a time, whatever is asked */
+    uint64_t probe;        /* id of the one that runs alone; 0: none */
+    char probe_path[PL_PEAKS_PATH];
+    struct pl_timer probe_late;
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
@@ -161,6 +180,7 @@ struct pl_berth {
     struct pl_worker *worker;
     struct pl_pool *pool;
     struct pl_request *exchanges;
+    struct pl_batch_seen batch;
 };
 
 struct pl_gateway {
@@ -173,7 +193,9 @@ struct pl_gateway {
     size_t gate_count;
     struct pl_request *spare, *zombies;
     size_t spare_count;
-    struct pl_timer zombie_timer, save_timer;
+    struct pl_board board;
+    struct pl_orphan *orphans; /* owned: board.c */
+    struct pl_timer zombie_timer, save_timer, orphan_timer;
     uint64_t buffered;
     uint64_t sequence;
     bool draining;
@@ -286,12 +308,27 @@ void pl_keys_count(struct pl_request *r);                  /* answered */
 void pl_keys_tokens(struct pl_request *r, uint64_t count); /* its reply told */
 void pl_keys_free(struct pl_gateway *g);
 
+/* tokens.c: what is known of its tokens at its end; 0 and NULL: nothing */
+struct pl_tokens_seen {
+    const char *model;      /* as it asked; borrowed */
+    uint64_t input, output; /* as the reply told; input else as estimated */
+};
+struct pl_tokens_seen pl_tokens_seen(const struct pl_request *r);
+
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 
 /* budget.c: bytes where the workers are */
-void pl_budget_limits(struct pl_gate *gate); /* the configuration has changed */
-uint64_t pl_budget_cost(const struct pl_request *r);
+void pl_budget_limits(struct pl_gate *gate);         /* the configuration has changed */
+uint64_t pl_budget_cost(const struct pl_request *r); /* as declared */
+bool pl_budget_counts(const struct pl_gate *gate);   /* there is a budget somewhere */
+bool pl_budget_only_alone(const struct pl_gate *gate,
+                          uint64_t bytes);                        /* more than any, and it may still go */
+uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place); /* that serve there */
+void pl_budget_shared(struct pl_gate *gate);                      /* what batches share has changed */
+/* There was no memory in a worker that lives on: `oom`, or its allocator had to empty its cache. */
+void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom);
+void pl_budget_measure(struct pl_gateway *g);   /* what devices have room for */
 uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
@@ -300,6 +337,24 @@ void pl_budget_death(struct pl_worker *w, struct pl_gate *gate); /* was it for w
 void pl_budget_pass_time(struct pl_gate *gate);
 /* A place by its name, made at need; its index in pl_admit.places. */
 unsigned pl_budget_place(struct pl_gate *gate, const char *name);
+
+unsigned pl_budget_of(struct pl_gate *gate, struct pl_worker *w); /* its place */
+/* Nobody runs: nothing is charged. What is all the same is taken off, and told. */
+void pl_budget_reconcile(struct pl_gate *gate);
+
+/* board.c */
+void pl_board_sent(struct pl_request *r); /* to its worker */
+void pl_board_done(struct pl_request *r); /* the worker is really done with it, or never had it */
+void pl_board_gone(struct pl_gateway *g, const struct pl_worker *w);
+void pl_board_close(struct pl_gateway *g);
+
+/* cost.c: what a request is charged */
+void pl_cost_described(struct pl_gate *gate);
+void pl_cost_set(struct pl_request *r); /* entry.cost and entry.hold; again while it waits */
+void pl_cost_runs(struct pl_request *r);
+void pl_cost_released(struct pl_request *r);
+void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path,
+                   const struct pl_page_record *e);
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */

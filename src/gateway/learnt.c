@@ -53,6 +53,33 @@ static void restore_budget(struct pl_gate *gate, const json_t *o) {
     pl_budget_restore(b, (uint64_t)bytes, (uint64_t)quiet, pl_gateway_now(gate->g));
 }
 
+/* [[index, bytes, requests], ...] */
+static void restore_cells(struct pl_peak *cells, size_t count, const json_t *list) {
+    size_t n;
+    json_t *one;
+    json_array_foreach(list, n, one) {
+        json_int_t i = json_integer_value(json_array_get(one, 0));
+        json_int_t total = json_integer_value(json_array_get(one, 1));
+        json_int_t requests = json_integer_value(json_array_get(one, 2));
+        bool ok = i >= 0 && (uint64_t)i < count && total >= 0 && (uint64_t)total <= PL_PEAKS_MOST;
+        if (!ok || requests <= 0 || requests > INT32_MAX) continue;
+        cells[i].total[1] = (uint64_t)total; /* as the window before: it is forgotten like any other */
+        cells[i].requests[1] = (uint32_t)requests;
+    }
+}
+
+static void restore_peaks(struct pl_gate *gate, const json_t *o) {
+    const char *path = json_string_value(json_object_get(o, "path"));
+    json_int_t seen = json_integer_value(json_object_get(o, "seen"));
+    if (path == NULL || path[0] == '\0' || seen <= 0 || gate->peaks.count == PL_PEAKS_ROUTES) return;
+    struct pl_peaks_route *r = pl_peaks_add(&gate->peaks, path, strlen(path));
+    if (r == NULL) return;
+    r->seen = (uint64_t)seen;
+    restore_cells(r->size, PL_PEAKS_SIZES, json_object_get(o, "sizes"));
+    restore_cells(r->batch, PL_PEAKS_BATCHES, json_object_get(o, "batches"));
+    pl_peaks_settle(r);
+}
+
 void pl_learnt_load(struct pl_gate *gate) {
     char path[PATH_MOST];
     size_t i;
@@ -66,6 +93,7 @@ void pl_learnt_load(struct pl_gate *gate) {
     if (json_integer_value(json_object_get(all, "v")) == VERSION) {
         json_array_foreach(json_object_get(all, "models"), i, one) restore(gate, one);
         json_array_foreach(json_object_get(all, "budgets"), i, one) restore_budget(gate, one);
+        json_array_foreach(json_object_get(all, "peaks"), i, one) restore_peaks(gate, one);
     }
     json_decref(all);
 }
@@ -90,9 +118,33 @@ static json_t *budgets(const struct pl_gate *gate) {
     json_t *list = json_array();
     for (unsigned i = 0; i < gate->place_count; i++) {
         const struct pl_budget *b = &gate->admit.places[i];
-        if (b->bytes < b->full)
-            json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "gpu", gate->places[i].name, "bytes",
-                                                  (json_int_t)b->bytes, "quiet_ms", (json_int_t)b->quiet_ms));
+        if (b->taught != 0)
+            json_array_append_new(list,
+                                  json_pack("{s:s,s:I,s:I}", "gpu", gate->places[i].name, "bytes",
+                                            (json_int_t)b->taught, "quiet_ms", (json_int_t)b->quiet_ms));
+    }
+    return list;
+}
+
+static json_t *cells(const struct pl_peak *c, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        int k = c[i].requests[1] != 0 && (c[i].requests[0] == 0 || c[i].total[1] > c[i].total[0]) ? 1 : 0;
+        if (c[i].requests[k] == 0) continue;
+        json_array_append_new(list, json_pack("[I,I,I]", (json_int_t)i, (json_int_t)c[i].total[k],
+                                              (json_int_t)c[i].requests[k]));
+    }
+    return list;
+}
+
+static json_t *peaks(const struct pl_gate *gate) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < gate->peaks.count; i++) {
+        const struct pl_peaks_route *r = &gate->peaks.at[i];
+        if (r->seen == 0) continue;
+        json_array_append_new(list, json_pack("{s:s,s:I,s:o,s:o}", "path", r->path, "seen",
+                                              (json_int_t)r->seen, "sizes", cells(r->size, PL_PEAKS_SIZES),
+                                              "batches", cells(r->batch, PL_PEAKS_BATCHES)));
     }
     return list;
 }
@@ -108,8 +160,9 @@ static char *describe(const struct pl_gate *gate) {
                               numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
                               numbers(t->covariance[0], (size_t)PL_TOKEN_FEATURES * PL_TOKEN_FEATURES)));
     }
-    json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",
-                            gate->service->config->id, "models", models, "budgets", budgets(gate));
+    json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",
+                            gate->service->config->id, "models", models, "budgets", budgets(gate), "peaks",
+                            peaks(gate));
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(all);
     return text;

@@ -3,7 +3,14 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "crew/room.h"
 #include "gateway/inside.h"
+
+static bool all_out_of_service(const struct pl_service *s) {
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->routable && !pl_look_out_of_service(w)) return false;
+    return true;
+}
 
 static struct pl_admit_supply supply_of(struct pl_gate *gate, uint64_t now_ms) {
     struct pl_service *s = gate->service;
@@ -17,6 +24,7 @@ static struct pl_admit_supply supply_of(struct pl_gate *gate, uint64_t now_ms) {
                                          .boot_left_ms = gap.left_ms,
                                          .hold_ms = gap.hold_ms };
     return (struct pl_admit_supply){ .ready = ready,
+                                     .out_of_service = ready > 0 && all_out_of_service(s),
                                      .places = pl_budget_ready(gate),
                                      .was_ready = s->was_ready,
                                      /* nobody of ours is on the way, and nobody knows when: 503, no hold */
@@ -59,10 +67,14 @@ static void left(struct pl_request *r) {
     tell_length(r->gate);
 }
 
-/* Whose turn it is goes by address; a client without one (a Unix socket) is the only one of its kind. */
+/* Whose turn it is goes by key, where one was shown, or by address; a client without one (a Unix socket) is
+ * the only one of its kind. */
 static uint32_t flow_of(const struct pl_request *r) {
     char text[PL_PEER_TEXT];
-    if (r->gate->service->config->traffic_fairness == PL_CFG_TRAFFIC_FAIRNESS_NONE) return 0;
+    const int64_t by = r->gate->service->config->traffic_fairness;
+    const char *key = by == PL_CFG_TRAFFIC_FAIRNESS_KEY ? pl_keys_name(r) : NULL;
+    if (by == PL_CFG_TRAFFIC_FAIRNESS_NONE) return 0;
+    if (key != NULL) return pl_crc32(key, strlen(key));
     const char *address = pl_conn_address(r->conn, text);
     return address != NULL ? pl_crc32(address, strlen(address)) : 0;
 }
@@ -75,7 +87,8 @@ void pl_queue_enter(struct pl_request *r) {
     r->body_us = pl_now_us();
     if (pl_quarantined(r)) return;
     r->entry.flow = flow_of(r);
-    r->entry.cost = pl_budget_cost(r);
+    r->entry.rank = r->priority;
+    pl_cost_set(r);
     enum pl_admit_verdict verdict = pl_admit_arrive(&gate->admit, &r->entry, &supply, now, &why);
     pl_series_observe(gate->admission, (double)(pl_now_us() - r->body_us) / 1e6);
     if (verdict != PL_ADMIT_REFUSED && why.reason != PL_REASON_NONE)
@@ -83,6 +96,7 @@ void pl_queue_enter(struct pl_request *r) {
     if (supply.handover && verdict == PL_ADMIT_WAIT) gate->service->held++;
     switch (verdict) {
     case PL_ADMIT_GO:
+        pl_cost_runs(r);
         pl_budget_tell(gate);
         r->admitted_us = r->body_us;
         pl_exchange_start(r);
@@ -96,6 +110,7 @@ void pl_queue_enter(struct pl_request *r) {
 }
 
 void pl_queue_return(struct pl_request *r) {
+    pl_board_done(r);
     pl_admit_requeue(&r->gate->admit, &r->entry);
     pl_budget_tell(r->gate);
     joined(r);
@@ -110,6 +125,9 @@ void pl_queue_leave(struct pl_request *r) {
 
 void pl_queue_release(struct pl_request *r, bool served) {
     pl_admit_release(&r->gate->admit, &r->entry, served, pl_gateway_now(r->g));
+    pl_board_done(r);
+    pl_cost_released(r);
+    if (r->gate->admit.running == 0) pl_budget_reconcile(r->gate);
     pl_budget_tell(r->gate);
 }
 
@@ -122,15 +140,24 @@ void pl_queue_empty(struct pl_gate *gate, enum pl_reason reason) {
     }
 }
 
+/* What was not known when it came may be known now. */
+static struct pl_admit_entry *next_one(struct pl_gate *gate, const struct pl_admit_supply *supply,
+                                       uint64_t now) {
+    struct pl_admit_entry *head = pl_admit_head(&gate->admit);
+    if (head != NULL && head->hold == PL_ADMIT_ALONE) pl_cost_set(request_of(head));
+    return pl_admit_next(&gate->admit, supply, now);
+}
+
 /* One round: who may run goes, who has waited too long is told. */
 static void pump_once(struct pl_gate *gate) {
     uint64_t now = pl_gateway_now(gate->g);
     struct pl_admit_refusal why;
     struct pl_admit_entry *e;
     struct pl_admit_supply supply = supply_of(gate, now);
-    while ((e = pl_admit_next(&gate->admit, &supply, now)) != NULL) {
+    while ((e = next_one(gate, &supply, now)) != NULL) {
         struct pl_request *r = request_of(e);
         left(r);
+        pl_cost_runs(r);
         pl_budget_tell(gate);
         r->admitted_us = pl_now_us();
         pl_series_observe(gate->wait, (double)(r->admitted_us - r->body_us) / 1e6);
@@ -142,6 +169,7 @@ static void pump_once(struct pl_gate *gate) {
         left(r);
         pl_refuse(r, why.reason, why.retry_after_ms, NULL);
     }
+    if (supply.out_of_service) pl_queue_empty(gate, PL_REASON_DEVICE_OUT_OF_SERVICE);
     if (supply.failed) pl_queue_empty(gate, PL_REASON_NOT_READY);
 }
 

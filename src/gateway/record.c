@@ -25,6 +25,9 @@ static struct pl_record_request row_of(const struct pl_request *r, uint64_t now_
                                    .reply_bytes = (int64_t)r->reply_bytes,
                                    .input_tokens = -1,
                                    .output_tokens = -1 };
+    const struct pl_tokens_seen t = pl_tokens_seen(r);
+    if (t.input != 0) q.input_tokens = (int64_t)t.input;
+    if (t.output != 0) q.output_tokens = (int64_t)t.output;
     if (r->berth != NULL) {
         q.worker = r->berth->worker->slot;
         q.generation = r->berth->worker->generation;

@@ -103,6 +103,9 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
     case PL_REASON_HANDOVER:
         snprintf(out, room, "service %s changes its worker; come back in %llu s", c->id, seconds);
         break;
+    case PL_REASON_DEVICE_OUT_OF_SERVICE:
+        snprintf(out, room, "the device of service %s does not answer; come back in %llu s", c->id, seconds);
+        break;
     case PL_REASON_DRAINING:
         snprintf(out, room, "service %s is draining", c->id);
         break;

@@ -133,3 +133,12 @@ void pl_tokens_done(struct pl_request *r) {
     pl_series_add(m->cached, (double)i->usage.cached_tokens);
     learn(r, m);
 }
+
+struct pl_tokens_seen pl_tokens_seen(const struct pl_request *r) {
+    const struct pl_inspect *i = r->inspect;
+    if (i == NULL || !i->json) return (struct pl_tokens_seen){ 0 };
+    bool told = i->usage.told && i->usage.prompt_tokens > 0;
+    return (struct pl_tokens_seen){ .model = i->asked.model[0] != '\0' ? i->asked.model : NULL,
+                                    .input = told ? i->usage.prompt_tokens : i->input.tokens,
+                                    .output = i->usage.completion_tokens };
+}

@@ -104,7 +104,26 @@ TEST(any_number_is_a_flow) {
     assert_int_equal(a.active_count, 0);
 }
 
-RUN(cmocka_unit_test(a_flood_of_one_does_not_keep_the_others_out),
+TEST(a_higher_rank_goes_first_and_shares_are_even_within_one) {
+    begin(1);
+    arrive(0, 1, 0);
+    for (unsigned i = 1; i < 31; i++) { /* key 1 and key 2 at every rank */
+        e[i].rank = (uint8_t)(i % 3);
+        arrive(i, 1 + i % 2, 0);
+    }
+    unsigned at = 0, of_key_1 = 0;
+    for (unsigned n = 0; n < 30; n++) {
+        at = after(at);
+        assert_int_equal(e[at].rank, 2 - n / 10);
+        of_key_1 += e[at].flow == 1;
+        if (n % 10 == 3) assert_true(of_key_1 >= 1 && of_key_1 <= 3);
+        if (n % 10 == 9) of_key_1 = 0;
+    }
+    assert_int_equal(a.active_count, 0);
+}
+
+RUN(cmocka_unit_test(a_higher_rank_goes_first_and_shares_are_even_within_one),
+    cmocka_unit_test(a_flood_of_one_does_not_keep_the_others_out),
     cmocka_unit_test(shares_are_of_work_not_of_requests),
     cmocka_unit_test(who_was_away_does_not_come_back_with_a_credit),
     cmocka_unit_test(expiry_and_eviction_go_by_arrival_whatever_the_turn),

@@ -281,10 +281,10 @@ TEST(a_variable_that_is_not_set_is_an_error_with_its_place) {
 
 TEST(keys_without_effect_warn_with_their_place) {
     struct pl_config *cfg =
-        read_text("services:\n  c:\n    run: s\n    memory:\n      margin: 20%\n    mode: enforce\n", no_env);
+        read_text("services:\n  c:\n    run: s\n    plan:\n      expect: 1+1\n    mode: enforce\n", no_env);
     assert_int_equal(cfg->warnings.count, 1);
     assert_string_equal(cfg->warnings.at[0],
-                        "plimsoll.yaml:5:15: 'memory.margin' has no effect in this version");
+                        "plimsoll.yaml:5:15: 'plan.expect' has no effect in this version");
     pl_config_destroy(cfg);
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "crew/look.h"
+#include "crew/room.h"
 #include "gateway/gateway.h"
 #include "page_writer.h"
 #include "unit.h"
@@ -113,6 +114,29 @@ const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
     (void)w;
     *sentence = "killed by SIGSEGV";
     return W.cause != NULL ? W.cause : "crashed";
+}
+
+static struct pl_room world_room; /* total 0: not known */
+static const char *world_places = "";
+static const struct pl_description *world_description;
+static bool world_out_of_service;
+bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *out) {
+    (void)c;
+    (void)devices;
+    *out = world_room;
+    return world_room.total != 0;
+}
+void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]) {
+    (void)w;
+    snprintf(out, PL_ROOM_NAMES, "%s", world_places);
+}
+bool pl_look_out_of_service(const struct pl_worker *w) {
+    (void)w;
+    return world_out_of_service;
+}
+const struct pl_description *pl_look_description(const struct pl_service *s) {
+    (void)s;
+    return world_description;
 }
 
 /* --- the loop */
@@ -295,6 +319,10 @@ static int world_begins(void **state) {
     socklen_t len = sizeof a;
     (void)state;
     memset(&W, 0, sizeof W);
+    world_room = (struct pl_room){ 0 };
+    world_places = "";
+    world_description = NULL;
+    world_out_of_service = false;
     signal(SIGPIPE, SIG_IGN); /* as main does */
     world_ms = 1000000;
     snprintf(W.folder, sizeof W.folder, "/tmp/plimsoll-test-XXXXXX");

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""What byte admission does for a BentoML service whose memory depends on its input: a storm, and batches.
+
+    bench/admission.py [--requests 500] [--rounds 3]     with $PL_TORCH_ENV and $PLIMSOLL_BUILD, as `make bench` sets them
+
+Storm: that many long inputs at once on a card with room for five, each without Plimsoll's line and with it; an OOM is the
+worker's end, as it is for engines. Batches: 64 clients of a batchable endpoint whose batch fits the card where its requests
+one by one would not, at the worker's own socket and through Plimsoll, in turn. The card is the dry dock's.
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from stack import ROOT, end, free_port
+
+PATIENCE_S = 120
+SERVICES = ROOT / "tests/e2e/services"
+
+
+async def post(where, path, body):
+    """(status, text); 0: no answer."""
+    try:
+        opened = asyncio.open_unix_connection(where) if isinstance(where, str) else asyncio.open_connection("127.0.0.1", where)
+        reader, writer = await opened
+        data = json.dumps(body).encode()
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                     f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        reply = await asyncio.wait_for(reader.read(), PATIENCE_S)
+        writer.close()
+        head, _, text = reply.partition(b"\r\n\r\n")
+        return (int(head.split()[1]), text.decode()) if head else (0, "")
+    except (OSError, asyncio.TimeoutError):
+        return 0, ""
+
+
+class Server:
+    def __init__(self, folder, service, target, flags, env=None):
+        python = Path(os.environ["PL_TORCH_ENV"]) / "bin/python"
+        build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release"))
+        self.port, self.run = free_port(), Path(folder) / "run"
+        self.log = Path(folder) / "log"
+        binary = build / "bin/plimsoll"
+        words = [binary, "drydock", "-q", "--gpu", "small:10GiB", "--", binary, "serve", target, "--python", python,
+                 "--host", "127.0.0.1", "--port", self.port, "--admin", "none", "--run_dir", self.run, "--state_dir",
+                 Path(folder) / "state", "--cache_dir", Path(folder) / "cache", "--warmup.examples", "off", *flags]
+        keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL", "BENTOML"))}
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([str(w) for w in words], cwd=SERVICES / service, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, env={**keep, "BENTOML_DO_NOT_TRACK": "True", **(env or {})})
+        until = time.monotonic() + PATIENCE_S
+        while not self.events("main.ready") and time.monotonic() < until and self.process.poll() is None:
+            time.sleep(0.1)
+        if not self.events("main.ready"):
+            raise SystemExit(f"bench: the service is not ready; its log is {self.log}")
+        time.sleep(2)  # the card is looked at once a second
+
+    def events(self, name):
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if f'"event":"{name}"' in line]
+        return [json.loads(line) for line in lines]
+
+    def decision_p99_ms(self):
+        """Upper bound of the histogram's bucket that holds the 99th percentile, and how many there were."""
+        metrics = asyncio.run(get(self.port, "/metrics"))
+        rows = []
+        for line in metrics.splitlines():
+            if line.startswith("plimsoll_admission_seconds_bucket"):
+                rows.append((line.split('le="')[1].split('"')[0], float(line.split()[-1])))
+        total = rows[-1][1]
+        return next(float(le) * 1000 for le, n in rows if n >= 0.99 * total), int(total)
+
+    def stop(self):
+        end(self.process)
+
+
+async def get(port, path):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    return text
+
+
+def storm(with_line, requests):
+    flags = ["--memory.charge", "learnt"] if with_line else ["--memory.charge", "none", "--memory.budget", "0"]
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(folder, "sized", "service:Sized", [*flags, "--traffic.queue.max_wait", "60s"], {"DIE": "1"})
+        try:
+            async def all_at_once():
+                for _ in range(3):
+                    await post(server.port, "/predict", {"text": "x"})
+                return await asyncio.gather(*(post(server.port, "/predict", {"text": "x" * 20000}) for _ in range(requests)))
+            began = time.monotonic()
+            statuses = collections.Counter(status for status, _ in asyncio.run(all_at_once()))
+            took = time.monotonic() - began
+            p99, decisions = server.decision_p99_ms()
+            return {"statuses": dict(sorted(statuses.items())), "deaths": len(server.events("worker.death")), "seconds": took,
+                    "p99_ms": p99, "decisions": decisions}
+        finally:
+            server.stop()
+
+
+async def clients(where, seconds):
+    until = time.monotonic() + seconds
+
+    async def one():
+        while time.monotonic() < until:
+            status, _ = await post(where, "/embed", {"texts": ["x" * 100]})
+            assert status == 200, status
+    await asyncio.gather(*(one() for _ in range(64)))
+
+
+def batches(rounds, charge):
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(folder, "batched", "service:Batched", ["--memory.charge", charge])
+        try:
+            worker = str(next((server.run / "w").iterdir()))
+
+            def mean(where, seconds=4):
+                before = json.loads(asyncio.run(post(worker, "/counts", {}))[1])
+                asyncio.run(clients(where, seconds))
+                after = json.loads(asyncio.run(post(worker, "/counts", {}))[1])
+                return (after[1] - before[1]) / (after[0] - before[0])
+            mean(server.port)
+            mean(worker)
+            return [(mean(worker), mean(server.port)) for _ in range(rounds)]
+        finally:
+            server.stop()
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--requests", type=int, default=500)
+    args.add_argument("--rounds", type=int, default=5)
+    args = args.parse_args()
+    if args.requests > 0:
+        print(f"{args.requests} inputs of 1.22 GiB at once, room for five:")
+    for name, with_line in (("without", False), ("with", True)) if args.requests > 0 else ():
+        f = storm(with_line, args.requests)
+        print(f"  {name:8} answers {f['statuses']}, workers that died {f['deaths']}, {f['seconds']:.1f} s, "
+              f"decision p99 <= {f['p99_ms']:g} ms ({f['decisions']})", flush=True)
+    for charge in ("none", "learnt") if args.rounds > 0 else ():
+        pairs = batches(args.rounds, charge)
+        direct, through = (statistics.median(p[i] for p in pairs) for i in (0, 1))
+        print(f"mean batch of 64 clients, direct and through, memory.charge {charge}:",
+              ", ".join(f"{a:.1f} {b:.1f}" for a, b in pairs))
+        print(f"  median {direct:.1f} and {through:.1f}: {through / direct:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

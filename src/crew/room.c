@@ -1,0 +1,226 @@
+#include "crew/room.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crew/devices.h"
+#include "crew/look.h"
+#include "worker/devices.h"
+
+/* --- devices and their names */
+
+static bool is_named(const struct pl_device *g, const char *word, size_t len) {
+    char index[16];
+    snprintf(index, sizeof index, "%u", g->now.index);
+    return (strlen(index) == len && memcmp(index, word, len) == 0) ||
+           (len > 0 && strncmp(g->now.uuid, word, len) == 0 && g->now.uuid[len] == '\0');
+}
+
+static bool lists(const char *devices, const struct pl_device *g) {
+    for (const char *at = devices; *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        if (is_named(g, at, len)) return true;
+        at += len + (at[len] == ',');
+    }
+    return false;
+}
+
+static size_t names_in(const char *devices) {
+    size_t n = devices[0] != '\0';
+    for (const char *at = devices; *at != '\0'; at++) n += *at == ',';
+    return n;
+}
+
+/* What the page says of device `g`; false: nothing. */
+static bool on_page(struct pl_worker *w, const struct pl_device *g, struct pl_look_device *out) {
+    for (uint32_t i = 0; i < pl_page_devices(&w->page) && i < PL_PAGE_DEVICES; i++)
+        if (pl_look_device(w, i, 0, out) && is_named(g, out->gpu, strlen(out->gpu))) return true;
+    return false;
+}
+
+static void add_name(char out[PL_ROOM_NAMES], const char *name) {
+    size_t at = strlen(out), len = strlen(name);
+    if (at + len + 2 > PL_ROOM_NAMES) return;
+    snprintf(out + at, PL_ROOM_NAMES - at, "%s%s", at > 0 ? "," : "", name);
+}
+
+void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]) {
+    const struct pl_devices *d = w->service->crew->devices;
+    const struct pl_worker_devices *mine = &w->more->devices;
+    struct pl_look_device on;
+    char index[16];
+    out[0] = '\0';
+    for (uint32_t i = 0; i < pl_page_devices(&w->page) && i < PL_PAGE_DEVICES; i++)
+        if (pl_look_device(w, i, 0, &on) && on.reserved > 0) add_name(out, on.gpu);
+    for (uint32_t i = 0; out[0] == '\0' && d != NULL && i < mine->count; i++) {
+        snprintf(index, sizeof index, "%u", d->device[mine->device[i]].now.index);
+        add_name(out, index);
+    }
+}
+
+/* --- one worker on one device */
+
+static struct pl_worker_room *room_of(struct pl_worker *w) {
+    if (w->more->room != NULL) return w->more->room;
+    struct pl_worker_room *r = calloc(1, sizeof *r);
+    for (size_t k = 0; r != NULL && k < PL_WATCH_GPUS; k++) r->base[k] = UINT64_MAX;
+    return w->more->room = r;
+}
+
+static bool is_ready(const struct pl_worker *w) { return w->more->was_ready; }
+
+static bool is_idle(struct pl_worker *w) {
+    struct pl_page_counters p;
+    return pl_page_counters(&w->page, &p) && p.in_flight == 0;
+}
+
+static uint64_t process_of(const struct pl_worker *w, const struct pl_device *g) {
+    uint64_t bytes = w->pid > 0 ? pl_gpu_process_bytes(&g->now, (uint32_t)w->pid) : 0;
+    return bytes != PL_WATCH_UNKNOWN ? bytes : 0;
+}
+
+static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, bool quiet) {
+    struct pl_worker_room *r = room_of(w);
+    struct pl_look_device on;
+    uint64_t process = process_of(w, g);
+    if (r == NULL) return;
+    bool told = on_page(w, g, &on);
+    uint64_t has = told && on.reserved > process ? on.reserved : process;
+    if (!is_ready(w)) {
+        if (has > r->most[k]) r->most[k] = has;
+        return;
+    }
+    uint64_t live = told ? on.allocated : process,
+             outside = told && process > on.reserved ? process - on.reserved : 0;
+    if (!told && process == 0) return; /* it is not there, or nobody tells */
+    if (quiet || live < r->base[k]) r->base[k] = live;
+    if (outside > r->outside[k]) r->outside[k] = outside;
+}
+
+static bool lives_on(const struct pl_worker *w, const struct pl_device *g) {
+    char list[PL_DEVICES_TEXT];
+    bool told = false;
+    struct pl_err ignored;
+    bool ok =
+        pl_devices_of(w->service->config, getenv("CUDA_VISIBLE_DEVICES"), w->slot, list, &told, &ignored);
+    return !ok || !told || lists(list, g);
+}
+
+/* What the service's workers were seen to need before they were READY; else what one of them has. */
+static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const struct pl_device *g) {
+    const struct pl_worker_room *r = w->more->room;
+    uint64_t need = w->service->more->load_bytes[k], has = r != NULL ? r->most[k] : 0;
+    for (const struct pl_worker *o = w->service->workers; need == 0 && o != NULL; o = o->next) {
+        const struct pl_worker_room *of = o->more->room;
+        if (is_ready(o) && of != NULL && of->base[k] != UINT64_MAX) need = of->base[k] + of->outside[k];
+    }
+    if (!lives_on(w, g)) need = 0;
+    return need > has ? need : has;
+}
+
+static uint64_t left_by_one_that_ended(const struct pl_worker *w, uint32_t k) {
+    const struct pl_worker_devices *mine = &w->more->devices;
+    for (uint32_t i = 0; i < mine->count; i++)
+        if (mine->device[i] == k) return mine->hold[i].bytes;
+    return 0;
+}
+
+static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
+    const struct pl_worker_room *r = w->more->room;
+    if (w->more->keeper_gone || w->more->let_go || w->state == PL_WORKER_GONE ||
+        w->service->kind == PL_KIND_REMOTE)
+        return 0;
+    if (w->exited) return left_by_one_that_ended(w, k);
+    if (!is_ready(w)) return of_one_on_its_way(w, k, g);
+    if (r == NULL || r->base[k] == UINT64_MAX) return process_of(w, g);
+    return r->base[k] + r->outside[k];
+}
+
+/* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of
+ * it. */
+static uint64_t unlisted(const struct pl_crew *c, const struct pl_device *g) {
+    uint64_t reserved = 0, foreign = g->foreign_now != PL_WATCH_UNKNOWN ? g->foreign_now : 0;
+    struct pl_look_device on;
+    if (g->now.used == PL_WATCH_UNKNOWN) return 0;
+    for (size_t i = 0; i < c->every_count; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) {
+            if (w->exited || w->pid <= 0) continue;
+            if (process_of(w, g) != 0) return 0;
+            if (on_page(w, g, &on)) reserved += on.reserved;
+        }
+    if (reserved == 0) return 0;
+    uint64_t taken = foreign + reserved + g->kept;
+    return g->now.used > taken ? g->now.used - taken : 0;
+}
+
+/* --- a device */
+
+static void room_on(const struct pl_crew *c, uint32_t k, struct pl_room *out) {
+    const struct pl_device *g = &c->devices->device[k];
+    *out = (struct pl_room){ .total = g->now.total,
+                             .foreign = g->foreign_now != PL_WATCH_UNKNOWN ? g->foreign_now : 0,
+                             .fixed = g->kept + unlisted(c, g) };
+    for (size_t i = 0; i < c->every_count; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
+            out->fixed += fixed_of(w, k, g);
+}
+
+static uint64_t left_in(const struct pl_room *r) {
+    uint64_t taken = r->foreign + r->fixed;
+    return taken < r->total ? r->total - taken : 0;
+}
+
+bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *out) {
+    const struct pl_devices *d = c->devices;
+    size_t found = 0;
+    for (uint32_t k = 0; d != NULL && k < d->count; k++) {
+        struct pl_room r;
+        const struct pl_device *g = &d->device[k];
+        if (!lists(devices, g)) continue;
+        if (g->now.at_ms == 0 || g->lost || g->now.total == PL_WATCH_UNKNOWN) return false;
+        room_on(c, k, &r);
+        if (found++ == 0 || left_in(&r) < left_in(out)) *out = r;
+    }
+    return found > 0 && found == names_in(devices);
+}
+
+bool pl_look_out_of_service(const struct pl_worker *w) {
+    const struct pl_devices *d = w->service->crew->devices;
+    const struct pl_worker_devices *mine = &w->more->devices;
+    if (d == NULL || d->silent) return false; /* that nobody tells of it is no news of the device */
+    for (uint32_t i = 0; i < mine->count; i++) {
+        const struct pl_device *g = &d->device[mine->device[i]];
+        if (g->out && g->kept == 0) return true; /* memory that did not come back is taken off the budget */
+    }
+    return false;
+}
+
+/* --- when it is looked at */
+
+static void tell(struct pl_crew *c) {
+    if (c->hooks.room_changed != NULL) c->hooks.room_changed(c->hooks.ctx);
+}
+
+void pl_room_ready(struct pl_worker *w) {
+    struct pl_devices *d = w->service->crew->devices;
+    struct pl_worker_room *r = room_of(w);
+    if (d == NULL || r == NULL) return;
+    for (uint32_t k = 0; k < d->count; k++) {
+        if (r->most[k] > 0) w->service->more->load_bytes[k] = r->most[k];
+        measure(w, k, &d->device[k], !w->more->adopted || is_idle(w));
+    }
+    r->measured = true;
+    tell(w->service->crew);
+}
+
+void pl_room_sampled(struct pl_crew *c) {
+    struct pl_devices *d = c->devices;
+    for (uint32_t k = 0; k < d->count; k++)
+        for (size_t i = 0; i < c->every_count; i++)
+            for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
+                if (!w->exited && w->pid > 0) measure(w, k, &d->device[k], is_idle(w));
+    tell(c);
+}
+
+void pl_room_spawning(struct pl_worker *w) { tell(w->service->crew); }

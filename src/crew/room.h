@@ -1,0 +1,36 @@
+/* crew/room.h - how much of a device is there for requests: its size, less what others have, less what our
+ * own workers hold whether they serve or not. DESIGN section 5.
+ *
+ * A worker's fixed cost is what it had on the device when no request ran: its live tensors, and what it holds
+ * outside of PyTorch's allocator (context, workspaces), the most that was seen of that. Blocks that PyTorch
+ * keeps free are none: the next request gets them. Of one that is not READY it is what it has now, or what
+ * its service needed at most while it loaded, so that room for a successor is taken before it is spawned.
+ */
+#ifndef PL_CREW_ROOM_H
+#define PL_CREW_ROOM_H
+#include "base/watch_page.h"
+#include "crew/crew.h"
+
+struct pl_room {
+    uint64_t total, foreign, fixed; /* bytes; fixed: all workers of the instance, and what a dead one left */
+};
+/* Of the device where least is left, of those named (indexes or UUIDs, as in CUDA_VISIBLE_DEVICES). False:
+ * not known. */
+bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *out);
+/* Where a worker has memory, as names for pl_look_room: by its page, else by the driver. "": nowhere. */
+enum { PL_ROOM_NAMES = 64 };
+void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]);
+/* A device that it uses is lost, or held by a worker that does not end. */
+bool pl_look_out_of_service(const struct pl_worker *w);
+
+/* inside the crew */
+struct pl_worker_room {
+    uint64_t base[PL_WATCH_GPUS];    /* live tensors without a request; UINT64_MAX: not seen yet */
+    uint64_t outside[PL_WATCH_GPUS]; /* of PyTorch's allocator, the most */
+    uint64_t most[PL_WATCH_GPUS];    /* before it was READY */
+    bool measured;                   /* it is READY, and base holds */
+};
+void pl_room_ready(struct pl_worker *w);    /* before anything is routed to it */
+void pl_room_sampled(struct pl_crew *c);    /* the driver has been asked */
+void pl_room_spawning(struct pl_worker *w); /* it is about to be started */
+#endif
