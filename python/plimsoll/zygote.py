@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import json
 import mmap
 import os
 import random
@@ -126,7 +127,9 @@ def only_libraries(roots, own):
 
 
 def signals_of(now):
-    return [now.get(k) for k in ("SigBlk", "SigIgn", "SigCgt")]
+    """Blocked, ignored, caught; without the two that libc takes for itself when the first thread is made."""
+    libc = 1 << 31 | 1 << 32
+    return [int(now.get(k, "0"), 16) & ~libc for k in ("SigBlk", "SigIgn", "SigCgt")]
 
 
 def device_fd():
@@ -401,8 +404,8 @@ class Zygote:
         """All that is done once. Raises Refuse."""
         roots = imports.library_roots()
         try:
-            self.record = imports.unpack(self.text)
-        except ValueError as exc:
+            self.record = imports.unpack(json.loads(self.text)["record"])
+        except (ValueError, KeyError, TypeError) as exc:
             raise Refuse(f"the record of imports is unreadable: {exc}") from None
         if self.record["python"] != sys.version or self.record["prefix"] != sys.prefix:
             raise Refuse("the record of imports is of another interpreter")

@@ -108,6 +108,29 @@ static int print_replacement(const json_t *r) {
     return planned || gap_s > 0;
 }
 
+/* What a start will cost, and what the workers have in common. */
+static int print_zygote(const json_t *z, const json_t *workers) {
+    char own[24], shared[24];
+    size_t i;
+    json_t *w, *m;
+    double both = 0;
+    if (strcmp(text(z, "state"), "refused") == 0) {
+        printf("    no zygote: %s\n", text(z, "reason"));
+        return 1;
+    }
+    if (strcmp(text(z, "state"), "ready") != 0) return 0;
+    json_array_foreach(workers, i, w) {
+        size_t k;
+        json_array_foreach(json_object_get(w, "memory"), k, m) if (json_object_get(m, "pss_bytes") != NULL)
+            both += number(m, "rss_bytes") - number(m, "pss_bytes");
+    }
+    printf("    zygote ready, %.0f modules, %s", number(z, "modules"),
+           size(number(z, "pss_bytes"), own, sizeof own));
+    if (both > 0) printf("; the workers share %s", size(both, shared, sizeof shared));
+    printf("\n");
+    return 1;
+}
+
 static int print_workers(const json_t *list, bool below, int lines) {
     size_t i;
     json_t *w;
@@ -140,6 +163,7 @@ static int print_service(const json_t *s, int lines) {
     printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
            number(queue, "max_requests"));
     int used = 2 + print_workers(json_object_get(s, "workers"), false, lines + 2);
+    used += print_zygote(json_object_get(s, "zygote"), json_object_get(s, "workers"));
     if (strcmp(text(s, "kind"), "remote") == 0)
         printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;
     else

@@ -3,6 +3,7 @@
 #include "watch/host.h"
 #include "crew/devices.h"
 #include "crew/look.h"
+#include "crew/zygote.h"
 #include "sample/proc.h"
 
 #include <stdio.h>
@@ -166,6 +167,7 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
     for (uint32_t i = 0; i < g.workers; i++) {
         struct pl_watch_worker p;
         if (!pl_watch_read_worker(&c->devices->page, i, &p)) continue;
+        if (p.pid != 0 && pl_zygote_seen(c, p.pid, p.pss != PL_PROC_UNKNOWN ? p.pss : p.rss)) continue;
         struct pl_worker *w = p.pid != 0 ? ready_with(c, (pid_t)p.pid) : NULL;
         if (w != NULL) take_worker(w, &p);
     }
@@ -173,6 +175,8 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
     look_for_pressure(c, h);
     look_for_kills(c, h, now);
 }
+
+bool pl_host_pressed(const struct pl_crew *c) { return c->host != NULL && c->host->pressed; }
 
 /* 0: there is no limit, or it is not known. */
 static uint64_t memory_max(const struct pl_crew *c) {
@@ -201,6 +205,7 @@ bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out) {
     const struct pl_crew *c = w->service->crew;
     if (u->seen_ms == 0) return false;
     *out = (struct pl_look_host){ .rss = u->rss,
+                                  .pss = u->pss != PL_PROC_UNKNOWN ? u->pss : 0,
                                   .limit = pl_host_limit_bytes(w->service->config->replace_host_rss,
                                                                memory_max(c), all_workers(c)) };
     return true;

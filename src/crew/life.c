@@ -11,6 +11,7 @@
 #include "crew/books.h"
 #include "crew/devices.h"
 #include "crew/tail.h"
+#include "crew/zygote.h"
 #include "sample/oom.h"
 
 static struct pl_logger *log_of(const struct pl_worker *w) { return w->service->crew->app->log; }
@@ -267,6 +268,8 @@ static void tell_death(struct pl_worker *w) {
         size_t count = sizeof fields / sizeof *fields - (o->oom_requested == PL_OOM_UNKNOWN);
         pl_log_emit(log_of(w), PL_ERROR, "worker.death", fields, count);
     } else {
+        if (o->way == PL_WAY_STANDBY || o->way == PL_WAY_FORK)
+            pl_zygote_unfit(w, "a worker that it forked did not become ready");
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("cause", cause),

@@ -74,6 +74,10 @@ struct pl_worker_more {
     int page_fd;  /* what an agent that comes by itself is given; 0: none */
     bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
+    uint32_t way;    /* enum pl_spawn_way */
+    uint64_t family; /* of recipes: pl_recipe_family; 0: not known */
+    bool spawn_told;
+    uint64_t zygote_asked; /* generation of the zygote that was to fork it; 0: none */
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
@@ -201,8 +205,9 @@ struct pl_apart {
 };
 
 struct pl_service_more {
-    struct pl_apart *apart; /* NULL: a service of the configuration */
-    struct pl_slot *slots;  /* slot_room of them, index slot - 1 */
+    struct pl_zygote *zygote; /* zygote.c; NULL: none was thought of */
+    struct pl_apart *apart;   /* NULL: a service of the configuration */
+    struct pl_slot *slots;    /* slot_room of them, index slot - 1 */
     uint32_t slot_room;
     struct pl_description *description; /* or NULL */
     bool deployed;
@@ -285,6 +290,19 @@ int pl_spawn_listen(const struct pl_crew *c, const char *path, struct pl_err *er
 /* The run folder's subfolders that workers write in, when they are of another user. */
 bool pl_spawn_give_folders(const struct pl_crew *c, struct pl_err *err);
 struct pl_recipe;
+/* Where a start of a service's process takes place. Borrowed. */
+struct pl_spawn_place {
+    const char *id; /* names its folders */
+    uint32_t slot;
+    const char *socket; /* that a command makes itself, or NULL */
+    uint16_t port;      /* 0: none */
+};
+bool pl_spawn_build(struct pl_service *s, const struct pl_spawn_place *place, struct pl_arena *a,
+                    struct pl_recipe *r, struct pl_err *err);
+/* User, limits and stop of a worker of the service, into an order. */
+void pl_spawn_as_worker(const struct pl_service *s, struct pl_wire_message *m);
+/* Its leader exists: `way` is how it came to be. */
+void pl_spawn_running(struct pl_worker *w, const struct pl_wire_exit *e);
 int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err);  /* a memfd for SPAWN, or -1 */
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
@@ -415,6 +433,7 @@ void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
 /* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
 void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
+bool pl_host_pressed(const struct pl_crew *c); /* our memory group is nearly full */
 /* The way a replacement of it would go now, as configured. */
 enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */
