@@ -334,6 +334,7 @@ class Child:
                 del os.environb[key]
         os.chdir(self.folder)
         sys.argv = [worker.__file__, *map(os.fsdecode, self.argv[3:])]
+        sys.modules["__main__"].__file__ = worker.__file__
         sys.orig_argv = [os.fsdecode(w) for w in self.argv]
         tempfile = sys.modules.get("tempfile")
         if tempfile is not None and tempfile.tempdir in (tmp, os.fsencode(tmp)):
