@@ -28,6 +28,7 @@ import socket
 import struct
 import sys
 import time
+import warnings
 
 from plimsoll import bento, imports, worker
 
@@ -42,8 +43,6 @@ LOADING, READY, REFUSED = 1, 2, 3
 PR_SET_PDEATHSIG = 1
 OUT_OF_THE_WAY = 64
 VERDICT_S = 5
-# Their threads are stopped by a handler of their own when the process forks
-THREADS_ALLOWED = ("numpy", "scipy")
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 HOOKS_ALLOWED = ("_frozen_importlib", "_distutils_hack", "_virtualenv", "__editable__")
@@ -141,6 +140,16 @@ def device_fd():
     return None
 
 
+def stop_what_ends_at_a_fork():
+    """The pool of OpenBLAS, which numpy brings, is stopped by a handler of its own when the process forks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12: threads are there, and that is the point
+        pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
 def preload(names, own):
     """Imports them one by one; Refuse names the one after which something was not as before."""
     before = status()
@@ -154,7 +163,10 @@ def preload(names, own):
         if own.wanted:
             raise Refuse(f"{name} imports {own.wanted}, which is a file of the service", name)
         now = status()
-        if int(now["Threads"]) > int(before["Threads"]) and name.partition(".")[0] not in THREADS_ALLOWED:
+        if int(now["Threads"]) > int(before["Threads"]):
+            stop_what_ends_at_a_fork()
+            now = status()
+        if int(now["Threads"]) > int(before["Threads"]):
             raise Refuse(f"{name} starts a thread when it is imported", name)
         if signals_of(now) != signals_of(before):
             raise Refuse(f"{name} changes how signals are handled when it is imported", name)

@@ -260,7 +260,7 @@ def test_torch_in_a_fork_has_cuda_memory_records_explain_and_a_death_with_its_ca
     memory = server.status()["services"][0]["workers"][0]["memory"]
     gpu = next(row for row in memory if row["scope"].startswith("gpu"))
     assert gpu["allocated_bytes"] > 0
-    done = server.verb("explain", "--deadline", "60s", "--json", timeout=200)
+    done = server.verb("explain", "--deadline", "60s", "--again", "1s", "--json", timeout=200)
     assert done.returncode == 0 and "KEPT" in done.stdout
     os.kill(spawned["pid"], signal.SIGKILL)
     death = server.wait_for("worker.death")

@@ -16,7 +16,7 @@ from .eventlog import EventLog
 
 ROOT = Path(__file__).resolve().parents[3]
 # Time a boot may take on a small, busy machine: generous, since only a failure waits for its end.
-BOOT_S = 15
+BOOT_S = 90
 
 
 class paths:
