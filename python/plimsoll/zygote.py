@@ -481,7 +481,7 @@ class Zygote:
         os.write(fd, self.text.encode())
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 3)
-        for number in (self.page.fd, self.orders.fileno()):
+        for number in (3, self.page.fd, self.orders.fileno()):
             os.set_inheritable(number, True)
         os.execve(sys.executable, sys.orig_argv, {**self.given, os.fsencode(NVML_CHECK): b"1"})
 
