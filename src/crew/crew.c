@@ -84,8 +84,22 @@ static void end_stranger(struct pl_crew *c, uint64_t generation) {
     pl_link_order(c->link, &m, NULL, NULL);
 }
 
+static void forget_stranger(struct pl_crew *c, uint64_t generation) {
+    struct pl_wire_message m;
+    pl_wire_init(&m, PL_WIRE_FORGET, sizeof m.forget, 0);
+    m.forget.generation = generation;
+    pl_link_order(c->link, &m, NULL, NULL);
+}
+
 static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int ring_fd, int control_fd) {
     uint32_t slot = 0;
+    if (pl_ahead_is(item)) { /* the one that waited for it is gone too */
+        close(page_fd);
+        close(ring_fd);
+        end_stranger(c, item->generation);
+        if (item->exit.state == PL_GEN_GONE) forget_stranger(c, item->generation);
+        return;
+    }
     if (pl_zygote_is(item)) {
         pl_zygote_adopt(c, item, page_fd, ring_fd);
         return;
@@ -194,7 +208,7 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
     struct pl_crew *c = ctx;
     struct pl_worker *w = NULL;
     bool of_generation = m->head.kind >= PL_WIRE_RUNNING && m->head.kind <= PL_WIRE_STUCK;
-    if (of_generation && (pl_watcher_news(c, m) || pl_zygote_news(c, m))) return;
+    if (of_generation && (pl_watcher_news(c, m) || pl_zygote_news(c, m) || pl_ahead_news(c, m))) return;
     switch (m->head.kind) {
     case PL_WIRE_RUNNING:
         w = pl_crew_by_generation(c, m->exit.generation);
@@ -209,6 +223,7 @@ static void on_news(void *ctx, struct pl_wire_message *m) {
     case PL_WIRE_GONE:
         w = pl_crew_by_generation(c, m->exit.generation);
         if (w != NULL) pl_life_gone(w, &m->exit);
+        if (w == NULL) forget_stranger(c, m->exit.generation);
         break;
     case PL_WIRE_STUCK:
         w = pl_crew_by_generation(c, m->exit.generation);
@@ -252,6 +267,7 @@ static void on_tick(uv_timer_t *t) {
     pl_watcher_tick(c, now);
     pl_devices_tick(c, now);
     pl_zygote_tick(c, now);
+    pl_ahead_tick(c, now);
     pl_life_tick(c, now);
     for (size_t i = 0; i < c->every_count; i++)
         for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) pl_accounts_take(w, now);

@@ -76,7 +76,7 @@ struct pl_worker_more {
     bool adopted, warm, first_told;
     uint32_t way;    /* enum pl_spawn_way */
     uint64_t family; /* of recipes: pl_recipe_family; 0: not known */
-    bool spawn_told;
+    bool spawn_told, waits_ahead;
     uint64_t zygote_asked; /* generation of the zygote that was to fork it; 0: none */
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
@@ -205,6 +205,7 @@ struct pl_apart {
 };
 
 struct pl_service_more {
+    struct pl_ahead *ahead;   /* ahead.c; NULL: nothing is known */
     struct pl_zygote *zygote; /* zygote.c; NULL: none was thought of */
     struct pl_apart *apart;   /* NULL: a service of the configuration */
     struct pl_slot *slots;    /* slot_room of them, index slot - 1 */
@@ -311,6 +312,14 @@ struct pl_port_range pl_places_range(void);                     /* of this machi
 bool pl_places_choose(struct pl_worker *w, struct pl_err *err); /* before it is spawned */
 void pl_places_adopt(struct pl_worker *w, const struct pl_wire_item *item);
 uint16_t pl_places_port(const struct pl_worker *w); /* 0: it listens on a Unix socket */
+/* Goes on with a start that waited for its files. */
+void pl_spawn_go_on(struct pl_worker *w);
+/* ahead.c: files read before they are wanted */
+void pl_ahead_begin(struct pl_service *s);    /* a start is decided: if there is something to read */
+bool pl_ahead_must_wait(struct pl_worker *w); /* begins; true: pl_spawn_go_on is called later */
+bool pl_ahead_news(struct pl_crew *c, const struct pl_wire_message *m); /* false: not about a reader */
+void pl_ahead_tick(struct pl_crew *c, uint64_t now);
+bool pl_ahead_is(const struct pl_wire_item *item);
 /* remote.c: a server that somebody else runs */
 bool pl_remote_open(struct pl_service *s, struct pl_err *err);
 void pl_remote_start(struct pl_worker *w);

@@ -108,6 +108,8 @@ void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd) {
     if (!pl_ring_open(&w->more->ring, ring)) w->more->ring = (struct pl_ring){ 0 };
 }
 
+static void never_spawned(struct pl_worker *w);
+
 static void tell_spawned(struct pl_worker *w) {
     w->more->spawn_told = true;
     pl_zygote_counted(w);
@@ -128,11 +130,8 @@ static void on_spawned(void *ctx, struct pl_wire_message *reply) {
     struct pl_crew *c = w->service->crew;
     if (reply->head.kind != PL_WIRE_SPAWNED || reply->fd_count != 2) {
         int error = reply->head.kind == PL_WIRE_REFUSED ? (int)reply->refused.error : EPROTO;
-        struct pl_wire_exit e = { 0 };
-        w->more->never_spawned = true;
         snprintf(w->more->problem, sizeof w->more->problem, "the keeper refused: %s", strerror(error));
-        pl_life_exited(w, &e);
-        pl_life_gone(w, &e);
+        never_spawned(w);
         return;
     }
     w->generation = reply->spawned.generation;
@@ -221,7 +220,6 @@ static void fill_order(struct pl_worker *w, const struct pl_recipe *r, struct pl
     pl_spawn_as_worker(w->service, m);
     m->spawn.page_bytes = PL_PAGE_BYTES;
     m->spawn.ring_bytes = PL_CREW_RING_BYTES;
-    if (w->service->kind == PL_KIND_PYTHON) w->more->family = pl_recipe_family(r);
     m->spawn.zygote = w->more->zygote_asked = pl_zygote_for(w, w->more->family);
     /* Who it is, for a main that dies before it leaves a note: index, slot and port; the rest is for people.
      * Of a dependency: index, slot, number, and the name of its folders, since its socket is not its own. */
@@ -289,6 +287,14 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     PL_AUTO_FD int listener = -1;
     PL_AUTO_FD int theirs = -1;
     ok = ok && recipe_fd != -1;
+    if (ok && w->service->kind == PL_KIND_PYTHON) w->more->family = pl_recipe_family(&recipe);
+    if (ok && !w->more->waits_ahead && pl_ahead_must_wait(w)) {
+        w->more->waits_ahead = true; /* and is made anew then: things may have changed */
+        w->more->time.spawned = pl_crew_now(c);
+        pl_arena_free(&arena);
+        return true;
+    }
+    w->more->waits_ahead = false;
     if (ok) fill_order(w, &recipe, &m);
     pl_arena_free(&arena);
     if (!ok) return false;
@@ -299,6 +305,22 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     if (!pl_link_order(c->link, &m, on_spawned, w))
         return PL_FAIL(err, PL_E_NOMEM, "order a spawn: out of memory");
     return true;
+}
+
+static void never_spawned(struct pl_worker *w) {
+    const struct pl_wire_exit e = { 0 };
+    w->more->never_spawned = true;
+    pl_life_exited(w, &e);
+    pl_life_gone(w, &e);
+}
+
+void pl_spawn_go_on(struct pl_worker *w) {
+    struct pl_err err;
+    if (!w->more->waits_ahead) return;
+    if (w->state == PL_WORKER_SPAWNING && pl_spawn(w, &err)) return;
+    w->more->waits_ahead = false;
+    if (w->state == PL_WORKER_SPAWNING) snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
+    never_spawned(w); /* or it was told to stop meanwhile */
 }
 
 /* --- its folders go when it is gone: a big TMPDIR must not hold up the loop */

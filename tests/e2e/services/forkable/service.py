@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 
 FLAGS = pathlib.Path(os.environ["FLAGS"])
 
@@ -31,6 +32,12 @@ else:
 @bentoml.service
 class Forkable:
     def __init__(self):
+        if flag("weights"):
+            self.weights = open(flag("weights"), "rb")  # noqa: SIM115
+            deadline = time.monotonic() + 1.5  # long enough to be seen with it
+            while time.monotonic() < deadline:
+                self.weights.seek(0)
+                self.weights.read(4096)
         if flag("broken_in_a_fork") and gc.get_freeze_count() > 0:
             raise RuntimeError("not in a fork")
 
