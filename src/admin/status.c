@@ -192,6 +192,18 @@ static void add_death(json_t *o, const struct pl_service *s) {
                                       "cause", d.cause, "sentence", d.sentence));
 }
 
+static void add_start_memory(json_t *o, const struct pl_service *s) {
+    struct pl_look_start_memory m;
+    if (!pl_look_start_memory(s, &m)) return;
+    json_t *start =
+        json_pack("{s:I,s:I}", "peak_rss_bytes", (json_int_t)m.rss, "peak_anon_bytes", (json_int_t)m.anon);
+    if (m.pss != 0) json_object_set_new(start, "peak_pss_bytes", json_integer((json_int_t)m.pss));
+    if (m.limit != 0) json_object_set_new(start, "limit_bytes", json_integer((json_int_t)m.limit));
+    if (m.suggested != 0)
+        json_object_set_new(start, "suggested_limit_bytes", json_integer((json_int_t)m.suggested));
+    json_object_set_new(o, "start_memory", start);
+}
+
 static void add_zygote(json_t *o, const struct pl_service *s, uint64_t now) {
     struct pl_look_zygote z;
     if (!pl_look_zygote(s, now, &z)) return;
@@ -248,6 +260,7 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     json_object_set_new(o, "replacement", replacement_json(s, now));
     add_death(o, s);
     add_zygote(o, s, now);
+    add_start_memory(o, s);
     add_dependencies(o, s, now);
     return o;
 }

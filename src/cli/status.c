@@ -108,6 +108,18 @@ static int print_replacement(const json_t *r) {
     return planned || gap_s > 0;
 }
 
+/* Only where the limit is short. */
+static int print_start_memory(const json_t *m) {
+    char peak[24], limit[24], enough[24];
+    if (number(m, "limit_bytes") == 0 || number(m, "suggested_limit_bytes") <= number(m, "limit_bytes"))
+        return 0;
+    printf("    a start takes %s of host memory: the limit of %s is short, %s would be enough\n",
+           size(number(m, "peak_anon_bytes"), peak, sizeof peak),
+           size(number(m, "limit_bytes"), limit, sizeof limit),
+           size(number(m, "suggested_limit_bytes"), enough, sizeof enough));
+    return 1;
+}
+
 /* What a start will cost, and what the workers have in common. */
 static int print_zygote(const json_t *z, const json_t *workers) {
     char own[24], shared[24];
@@ -163,6 +175,7 @@ static int print_service(const json_t *s, int lines) {
     printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
            number(queue, "max_requests"));
     int used = 2 + print_workers(json_object_get(s, "workers"), false, lines + 2);
+    used += print_start_memory(json_object_get(s, "start_memory"));
     used += print_zygote(json_object_get(s, "zygote"), json_object_get(s, "workers"));
     if (strcmp(text(s, "kind"), "remote") == 0)
         printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;

@@ -53,6 +53,13 @@ struct pl_look_replacement {
 };
 void pl_look_replacement(const struct pl_service *s, uint64_t now_ms, struct pl_look_replacement *out);
 bool pl_look_is_silent(const struct pl_worker *w); /* no sign of life for liveness.silent_after */
+/* What its last start has taken of host memory, against our memory group's limit and what would be enough for
+ * all of us. Bytes; 0: not known. False: none was measured. */
+struct pl_look_start_memory {
+    uint64_t rss, pss, anon; /* peaks until READY; anon: what cannot be taken back */
+    uint64_t limit, suggested;
+};
+bool pl_look_start_memory(const struct pl_service *s, struct pl_look_start_memory *out);
 /* A Python service's zygote; times in ms, texts borrowed. False: it is none that could have one. */
 struct pl_look_zygote {
     const char *state; /* "off", "waiting", "starting", "ready", "refused" */

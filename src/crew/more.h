@@ -67,6 +67,11 @@ struct pl_worker_words {
     struct pl_log_sampler oom, retry, line;
 };
 
+/* Largest host memory of a start, bytes; 0: not known. */
+struct pl_start_peak {
+    uint64_t rss, pss, anon;
+};
+
 struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
@@ -77,7 +82,8 @@ struct pl_worker_more {
     uint32_t way;    /* enum pl_spawn_way */
     uint64_t family; /* of recipes: pl_recipe_family; 0: not known */
     bool spawn_told, waits_ahead;
-    uint64_t zygote_asked; /* generation of the zygote that was to fork it; 0: none */
+    struct pl_start_peak peak; /* host memory until READY */
+    uint64_t zygote_asked;     /* generation of the zygote that was to fork it; 0: none */
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
@@ -205,6 +211,8 @@ struct pl_apart {
 };
 
 struct pl_service_more {
+    struct pl_start_peak start_peak; /* of the last start */
+    uint64_t start_settled, start_held_ms;
     struct pl_ahead *ahead;   /* ahead.c; NULL: nothing is known */
     struct pl_zygote *zygote; /* zygote.c; NULL: none was thought of */
     struct pl_apart *apart;   /* NULL: a service of the configuration */
@@ -314,6 +322,13 @@ void pl_places_adopt(struct pl_worker *w, const struct pl_wire_item *item);
 uint16_t pl_places_port(const struct pl_worker *w); /* 0: it listens on a Unix socket */
 /* Goes on with a start that waited for its files. */
 void pl_spawn_go_on(struct pl_worker *w);
+/* room.c: host memory of starts */
+void pl_room_load(struct pl_service *s);
+void pl_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss,
+                  uint64_t pss); /* it starts */
+void pl_room_ready(struct pl_worker *w);
+bool pl_room_is_free(struct pl_service *s, uint32_t slot);           /* false: not now, ask again */
+bool pl_room_allows(const struct pl_service *s, struct pl_err *err); /* false: not at all */
 /* ahead.c: files read before they are wanted */
 void pl_ahead_begin(struct pl_service *s);    /* a start is decided: if there is something to read */
 bool pl_ahead_must_wait(struct pl_worker *w); /* begins; true: pl_spawn_go_on is called later */
@@ -442,7 +457,9 @@ void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
 /* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
 void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
-bool pl_host_pressed(const struct pl_crew *c); /* our memory group is nearly full */
+uint64_t pl_host_limit(const struct pl_crew *c);  /* 0: there is none, or it is not known */
+uint64_t pl_host_in_use(const struct pl_crew *c); /* without what can be taken back; 0: not known */
+bool pl_host_pressed(const struct pl_crew *c);    /* our memory group is nearly full */
 /* The way a replacement of it would go now, as configured. */
 enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */

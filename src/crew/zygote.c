@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "crew/look.h"
+#include "crew/shelf.h"
 #include "sample/zygote.h"
 #include "worker/recipe.h"
 
@@ -209,45 +210,6 @@ bool pl_zygote_news(struct pl_crew *c, const struct pl_wire_message *m) {
 
 /* --- the record */
 
-struct saving {
-    uv_work_t work;
-    char *text;
-    size_t len;
-    char path[512];
-};
-
-static void save_now(uv_work_t *work) {
-    struct saving *k = work->data;
-    char folder[512], draft[520];
-    snprintf(folder, sizeof folder, "%s", k->path);
-    *strrchr(folder, '/') = '\0';
-    snprintf(draft, sizeof draft, "%s.new", k->path);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return;
-    int fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd == -1) return;
-    bool ok = write(fd, k->text, k->len) == (ssize_t)k->len;
-    if (close(fd) != 0) ok = false;
-    if (!ok || rename(draft, k->path) != 0) unlink(draft); /* the next life records again */
-}
-
-static void saved(uv_work_t *work, int status) {
-    struct saving *k = work->data;
-    (void)status;
-    free(k->text);
-    free(k);
-}
-
-static void save(struct pl_crew *c, const struct pl_zygote *z) {
-    struct saving *k = calloc(1, sizeof *k);
-    if (k == NULL) return;
-    k->work.data = k;
-    k->text = strndup(z->record, z->record_len);
-    k->len = z->record_len;
-    if (k->text == NULL || !record_path(c, z->record_family, k->path, sizeof k->path) ||
-        uv_queue_work(c->app->loop, &k->work, save_now, saved) != 0)
-        saved(&k->work, 0);
-}
-
 /* {"ok":true,"record":"...","modules":1157,"cpu_ms":760}; what "record" holds is between the launcher and the
  * zygote. */
 static void on_imports(void *ctx, struct pl_worker *w, const char *line, size_t len) {
@@ -271,7 +233,9 @@ static void on_imports(void *ctx, struct pl_worker *w, const char *line, size_t 
         z->record_len = z->record != NULL ? strlen(z->record) : 0;
         z->record_family = w->more->family;
         json_decref(doc);
-        if (z->record != NULL) save(s->crew, z);
+        char name[32];
+        snprintf(name, sizeof name, "%016llx.json", (unsigned long long)z->record_family);
+        if (z->record != NULL) pl_shelf_write(s->crew, "zygote", name, z->record);
     }
     json_decref(said);
 }
