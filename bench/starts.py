@@ -5,8 +5,8 @@
 
 `bentoml serve`, a worker by exec and a worker from the zygote take turns, so that a busy machine is busy for all of
 them. CPU is that of the processes that do the work (of `bentoml serve` all of its family), wall time the medians. The
-model is next to nothing, so that what is measured is the start. PyTorch runs in a dry dock. Then: memory of four workers,
-and the first request after the warm-up against the settled ones.
+model is next to nothing, so that what is measured is the start. PyTorch runs in a dry dock. Then: memory of four
+workers, and the first request after the warm-up against the settled ones.
 """
 
 import argparse
@@ -58,22 +58,41 @@ class Bench:
         self.python = dock.torch_python() if torch else paths.python
         self.cache = tempfile.mkdtemp(prefix="pl-starts-")
         self.before = [paths.plimsoll, "drydock", "-q", "--gpu", "mine:8GiB", "--"] if torch else []
-        self.env = {"PLIMSOLL_CACHE": self.cache, "PLIMSOLL__SERVICES__%s__ZYGOTE__AFTER" % what["name"].upper(): "0s"}
+        self.env = {"PLIMSOLL_CACHE": self.cache, f"PLIMSOLL__SERVICES__{what['name'].upper()}__ZYGOTE__AFTER": "0s"}
         self.port = 21970
 
     def server(self, *flags):
-        return Server(self.what["target"], "--logs.access", "off", *flags, service=self.what["folder"], python=self.python,
-                      before=self.before, env=self.env).ready()
+        return Server(
+            self.what["target"],
+            "--logs.access",
+            "off",
+            *flags,
+            service=self.what["folder"],
+            python=self.python,
+            before=self.before,
+            env=self.env,
+        ).ready()
 
     def bentoml_serve(self):
         self.port += 1
-        words = [*map(str, self.before), str(self.python), "-m", "bentoml", "serve", self.what["target"], "--port", str(self.port), "--host",
-                 "127.0.0.1"]
+        words = [
+            *map(str, self.before),
+            str(self.python),
+            "-m",
+            "bentoml",
+            "serve",
+            self.what["target"],
+            "--port",
+            str(self.port),
+            "--host",
+            "127.0.0.1",
+        ]
         env = {**clean_environment(), "BENTOML_DO_NOT_TRACK": "True", "PLIMSOLL_CACHE": self.cache}
         started = time.monotonic()
         with tempfile.TemporaryFile() as log:
-            process = subprocess.Popen(words, cwd=paths.services / self.what["folder"], env=env, stdout=log, stderr=log,
-                                       start_new_session=True)
+            process = subprocess.Popen(
+                words, cwd=paths.services / self.what["folder"], env=env, stdout=log, stderr=log, start_new_session=True
+            )
             while True:
                 try:
                     connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -170,12 +189,22 @@ def main():
         print(f"\n{name}: medians of {args.runs}; beside it the zygote spends {beside:.1f} ms of CPU a worker")
         for way, all_of in rows.items():
             wall, cpu = (statistics.median(r[k] for r in all_of) for k in ("wall_ms", "cpu_ms"))
-            print(f"  {way:14} wall {wall:7.0f} ms (min {min(r['wall_ms'] for r in all_of):6.0f})   CPU {cpu:7.1f} ms   {cpu / serve:6.3f}",
-                  flush=True)
+            print(
+                f"  {way:14} wall {wall:7.0f} ms (min {min(r['wall_ms'] for r in all_of):6.0f})   "
+                f"CPU {cpu:7.1f} ms   {cpu / serve:6.3f}",
+                flush=True,
+            )
         first, settled = bench.first_request(min(args.runs, 7))
-        print(f"  first request after warm-up {first:.2f} ms of CPU, settled {settled:.2f} ms: {first / settled:.2f}", flush=True)
+        print(
+            f"  first request after warm-up {first:.2f} ms of CPU, settled {settled:.2f} ms: {first / settled:.2f}",
+            flush=True,
+        )
         direct, forked = bench.memory()
-        print(f"  four workers: {direct:.0f} MiB by exec, {forked:.0f} MiB with zygote and standby: {forked / direct:.2f}", flush=True)
+        print(
+            f"  four workers: {direct:.0f} MiB by exec, {forked:.0f} MiB with zygote and standby: "
+            f"{forked / direct:.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -83,6 +83,14 @@ def pack(record):
     return base64.b64encode(zlib.compress(json.dumps(record, separators=(",", ":")).encode(), 6)).decode()
 
 
+def _is_module(row):
+    return isinstance(row, list) and len(row) == 5 and all(isinstance(text, str) for text in row[:2])
+
+
+def _is_variable(row):
+    return isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], (str, type(None)))
+
+
 def unpack(text):
     """Raises ValueError for what is not a record."""
     try:
@@ -93,9 +101,7 @@ def unpack(text):
         raise ValueError(str(exc)) from None
     good = isinstance(record, dict) and record.get("v") == VERSION
     good = good and all(isinstance(record.get(k), list) for k in ("modules", "foreign", "putenv"))
-    good = good and all(isinstance(m, list) and len(m) == 5 and all(isinstance(t, str) for t in m[:2]) for m in record["modules"])
-    good = good and all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in record["putenv"])
-    if not good:
+    if not good or not all(map(_is_module, record["modules"])) or not all(map(_is_variable, record["putenv"])):
         raise ValueError("not a record of this version")
     return record
 

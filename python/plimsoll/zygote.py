@@ -347,7 +347,8 @@ class Child:
         os.chdir(self.folder)
         sys.argv = [worker.__file__, *map(os.fsdecode, self.argv[3:])]
         sys.modules["__main__"].__file__ = worker.__file__
-        sys.orig_argv = [os.fsdecode(w) for w in self.argv]
+        if hasattr(sys, "orig_argv"):  # from 3.10 on
+            sys.orig_argv = [os.fsdecode(w) for w in self.argv]
         tempfile = sys.modules.get("tempfile")
         if tempfile is not None and tempfile.tempdir in (tmp, os.fsencode(tmp)):
             tempfile.tempdir = None
@@ -483,7 +484,8 @@ class Zygote:
         os.dup2(fd, 3)
         for number in (3, self.page.fd, self.orders.fileno()):
             os.set_inheritable(number, True)
-        os.execve(sys.executable, sys.orig_argv, {**self.given, os.fsencode(NVML_CHECK): b"1"})
+        argv = [sys.executable, "-m", "plimsoll.zygote", *sys.argv[1:]]
+        os.execve(sys.executable, argv, {**self.given, os.fsencode(NVML_CHECK): b"1"})
 
     def serve(self):
         took_ms = None

@@ -231,7 +231,7 @@ def test_the_record_of_an_earlier_life_is_used_and_one_of_another_interpreter_is
 
 @pytest.mark.timeout(240)
 def test_dependencies_are_forked_too_and_leave_their_socket_as_before(serve):
-    env = {f"PLIMSOLL__SERVICES__FRONT__ZYGOTE__AFTER": "0s"}
+    env = {"PLIMSOLL__SERVICES__FRONT__ZYGOTE__AFTER": "0s"}
     server = serve("service:Front", "--workers", "1", service="apart", env=env).ready()
     server.wait_for("zygote.ready", {"service": "front"})
     server.wait_for("zygote.ready", {"service": "front.Scale"})
