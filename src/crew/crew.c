@@ -317,7 +317,7 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
     take_descriptions(c, held);
     for (size_t i = 0; i < c->service_count; i++) pl_kept_load(&c->services[i], held);
-    for (size_t i = 0; i < c->service_count; i++) pl_room_load(&c->services[i]);
+    for (size_t i = 0; i < c->service_count; i++) pl_host_room_load(&c->services[i]);
     c->adopting =
         true; /* one that is GONE must not be followed by a start: its successor may be next in line */
     for (size_t i = 0; i < count; i++)

@@ -169,7 +169,7 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
         if (!pl_watch_read_worker(&c->devices->page, i, &p)) continue;
         if (p.pid != 0 && pl_zygote_seen(c, p.pid, p.pss != PL_PROC_UNKNOWN ? p.pss : p.rss)) continue;
         struct pl_worker *w = p.pid != 0 ? worker_with(c, (pid_t)p.pid) : NULL;
-        if (w != NULL && w->state < PL_WORKER_READY) pl_room_seen(w, p.anon, p.swap, p.rss, p.pss);
+        if (w != NULL && w->state < PL_WORKER_READY) pl_host_room_seen(w, p.anon, p.swap, p.rss, p.pss);
         if (w != NULL && w->state == PL_WORKER_READY) take_worker(w, &p);
     }
     meter_group(c, &h->group);

@@ -163,7 +163,7 @@ static void enter_ready(struct pl_worker *w) {
     o->max_requests = pl_max_requests_of(c->replace_max_requests, c->replace_max_requests_jitter,
                                          s->crew->app->keeper_boot ^ w->generation);
     o->was_ready = true;
-    pl_room_ready(w);
+    pl_host_room_ready(w);
     o->ready_from_ms = o->proof_ms = now;
     o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
     if (!o->adopted) {
@@ -522,7 +522,7 @@ static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *repl
     pl_life_give_time(w);
     if (s->kind == PL_KIND_REMOTE) w->more->start_until_ms = UINT64_MAX;
     pl_life_feed(w, PL_WEV_START);
-    if (pl_room_allows(s, &err) && pl_spawn(w, &err)) return;
+    if (pl_host_room_allows(s, &err) && pl_spawn(w, &err)) return;
     snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
     w->more->never_spawned = true;
     struct pl_wire_exit e = { 0 };
@@ -536,7 +536,7 @@ void pl_life_tend(struct pl_service *s, uint64_t now) {
     (void)now;
     if (s->crew->stopping || s->crew->adopting) return;
     for (uint32_t slot = 1; slot <= pl_life_slots(s); slot++)
-        if (!occupied(s, slot) && pl_room_is_free(s, slot)) start_in(s, slot, NULL);
+        if (!occupied(s, slot) && pl_host_room_is_free(s, slot)) start_in(s, slot, NULL);
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->slot > pl_life_slots(s) && w->state == PL_WORKER_READY) pl_life_feed(w, PL_WEV_REPLACE);
 }

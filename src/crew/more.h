@@ -322,13 +322,13 @@ void pl_places_adopt(struct pl_worker *w, const struct pl_wire_item *item);
 uint16_t pl_places_port(const struct pl_worker *w); /* 0: it listens on a Unix socket */
 /* Goes on with a start that waited for its files. */
 void pl_spawn_go_on(struct pl_worker *w);
-/* room.c: host memory of starts */
-void pl_room_load(struct pl_service *s);
-void pl_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss,
+/* host_room.c: host memory of starts */
+void pl_host_room_load(struct pl_service *s);
+void pl_host_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss,
                   uint64_t pss); /* it starts */
-void pl_room_ready(struct pl_worker *w);
-bool pl_room_is_free(struct pl_service *s, uint32_t slot);           /* false: not now, ask again */
-bool pl_room_allows(const struct pl_service *s, struct pl_err *err); /* false: not at all */
+void pl_host_room_ready(struct pl_worker *w);
+bool pl_host_room_is_free(struct pl_service *s, uint32_t slot);           /* false: not now, ask again */
+bool pl_host_room_allows(const struct pl_service *s, struct pl_err *err); /* false: not at all */
 /* ahead.c: files read before they are wanted */
 void pl_ahead_begin(struct pl_service *s);    /* a start is decided: if there is something to read */
 bool pl_ahead_must_wait(struct pl_worker *w); /* begins; true: pl_spawn_go_on is called later */

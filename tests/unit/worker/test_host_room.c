@@ -1,5 +1,5 @@
 #include "unit.h"
-#include "worker/room.h"
+#include "worker/host_room.h"
 
 static const uint64_t MIB = UINT64_C(1) << 20;
 

@@ -1,11 +1,11 @@
-/* worker/room.h - host memory for a start: may it begin now, and what limit would be enough.
+/* worker/host_room.h - host memory for a start: may it begin now, and what limit would be enough.
  *
  * Bytes that cannot be taken back (anonymous memory and swap); page cache is not counted, because the kernel
  * gives it up. A peak is what one start has needed at most, from its spawn to READY; it is known from the
  * first start on.
  */
-#ifndef PL_WORKER_ROOM_H
-#define PL_WORKER_ROOM_H
+#ifndef PL_WORKER_HOST_ROOM_H
+#define PL_WORKER_HOST_ROOM_H
 #include <stdbool.h>
 #include <stdint.h>
 

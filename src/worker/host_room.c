@@ -1,4 +1,4 @@
-#include "worker/room.h"
+#include "worker/host_room.h"
 
 enum { SPARE_PARTS = 10 };
 static const uint64_t step = UINT64_C(64) << 20;

@@ -1,4 +1,4 @@
-/* room.c - what starts take of host memory: measured at each, kept for the next life in
+/* host_room.c - what starts take of host memory: measured at each, kept for the next life in
  * state_dir/learnt/SERVICE.start.json, and held against the memory group's limit before the next start.
  */
 #include <jansson.h>
@@ -10,7 +10,7 @@
 #include "crew/devices.h"
 #include "crew/look.h"
 #include "crew/shelf.h"
-#include "worker/room.h"
+#include "worker/host_room.h"
 
 enum { HELD_AGAIN_MS = 10000 };
 
@@ -20,7 +20,7 @@ static const char FILE_END[] = ".start.json";
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-void pl_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss, uint64_t pss) {
+void pl_host_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss, uint64_t pss) {
     struct pl_start_peak *p = &w->more->peak;
     p->anon = larger(p->anon, anon + swap);
     p->rss = larger(p->rss, rss);
@@ -42,7 +42,7 @@ static void look_at_leader(struct pl_worker *w) {
     sscanf(anon, "RssAnon: %lu", &anon_kib);
     sscanf(peak, "VmHWM: %lu", &peak_kib);
     if (swap != NULL) sscanf(swap, "VmSwap: %lu", &swap_kib);
-    pl_room_seen(w, anon_kib << 10, swap_kib << 10, peak_kib << 10, PL_WATCH_UNKNOWN);
+    pl_host_room_seen(w, anon_kib << 10, swap_kib << 10, peak_kib << 10, PL_WATCH_UNKNOWN);
     w->service->more->start_settled = (anon_kib + swap_kib) << 10;
 }
 
@@ -59,7 +59,7 @@ static void keep(const struct pl_service *s) {
     json_decref(o);
 }
 
-void pl_room_ready(struct pl_worker *w) {
+void pl_host_room_ready(struct pl_worker *w) {
     struct pl_service *s = w->service;
     struct pl_start_peak *p = &s->more->start_peak, was = *p;
     if (w->more->adopted || s->kind == PL_KIND_REMOTE) return;
@@ -74,7 +74,7 @@ static uint64_t number(const json_t *o, const char *key) {
     return n > 0 ? (uint64_t)n : 0;
 }
 
-void pl_room_load(struct pl_service *s) {
+void pl_host_room_load(struct pl_service *s) {
     char path[512];
     if (s->crew->state_dir == NULL) return;
     snprintf(path, sizeof path, "%s/learnt/%.128s%s", s->crew->state_dir, s->config->id, FILE_END);
@@ -112,7 +112,7 @@ static void tell_held(struct pl_service *s, uint32_t slot, const struct pl_start
            F_INT("max_bytes", r->limit), F_BOOL("held", held));
 }
 
-bool pl_room_is_free(struct pl_service *s, uint32_t slot) {
+bool pl_host_room_is_free(struct pl_service *s, uint32_t slot) {
     struct pl_start_room r;
     fill(s, &r);
     if (pl_start_judge(&r) != PL_START_LATER) return true;
@@ -121,7 +121,7 @@ bool pl_room_is_free(struct pl_service *s, uint32_t slot) {
     return observed;
 }
 
-bool pl_room_allows(const struct pl_service *s, struct pl_err *err) {
+bool pl_host_room_allows(const struct pl_service *s, struct pl_err *err) {
     struct pl_start_room r;
     fill(s, &r);
     if (s->config->mode == PL_CFG_MODE_OBSERVE || pl_start_judge(&r) != PL_START_NEVER) return true;
