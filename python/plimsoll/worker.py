@@ -7,11 +7,13 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_PAGE_FD      descriptor of the page (shm.h)
     PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
+    PLIMSOLL_ZYGOTE_REFUSED  why this start was not left to the zygote (zygote.py), if it was tried
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
 it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
 then BentoML makes the instance and serves. A dependency that runs apart is a worker like any other with --service-name;
-its timeout, concurrency and access log are BentoML's own, since nobody stands before it.
+its timeout, concurrency and access log are BentoML's own, since nobody stands before it. A worker that a zygote has
+forked comes here too, and starts over by exec when something does not fit.
 
 Private names of BentoML are used, each probed: a missing one costs its feature, not the service.
     _bentoml_impl.worker.service.main                         the entry itself; without it nothing can be started
@@ -30,8 +32,9 @@ import json
 import os
 import stat
 import sys
+import time
 
-from plimsoll import agent, bento, control, deadline, describe, drain, explain, page, records, sessions
+from plimsoll import agent, bento, control, deadline, describe, drain, explain, imports, page, records, sessions
 
 
 def kept_back(text):
@@ -44,8 +47,13 @@ def kept_back(text):
 
 
 class Launcher:
-    def __init__(self, argv):
+    """`child`: of a zygote (zygote.Child), or None; `known`: the environment that its imports have seen."""
+
+    def __init__(self, argv, child=None, known=None):
         self.argv = argv
+        self.child = child
+        self.cpu_ms = 0  # until the service was imported
+        self.watch = imports.EnvironmentWatch(known, self._differs if child else None)
         self.ident = next((a for a in argv if not a.startswith("-")), ".")
         if "--fd" in argv[:-1]:
             kept_back(argv[argv.index("--fd") + 1])  # a stray that keeps the listener would make dead sockets hang
@@ -61,9 +69,13 @@ class Launcher:
         shares = "--service-name" in argv
         self.drain = drain.Drain(lambda: self.control.tell(drained=True)) if shares else None
         self.asks = agent.answers(self.recorder)
+        self.asks["imports"] = self._imports
         if self.drain:
             self.asks["drain"] = lambda _: self.drain.begin()
         self.control = self._open_control()
+        refused = os.environ.pop("PLIMSOLL_ZYGOTE_REFUSED", None)
+        if refused:
+            self.degrade("zygote", refused)
 
     def degrade(self, feature, reason):
         self.degraded.append({"feature": feature, "reason": str(reason)})
@@ -94,6 +106,17 @@ class Launcher:
             self.degrade("control", exc)
             return None
         return control.Control(fd, self.asks)
+
+    def _differs(self, name, where):
+        """The libraries were imported before the service has set it: too late."""
+        if self.child is not None and not self.child.proven:
+            self.child.start_over(f"{where} sets {name} otherwise than when the libraries were imported")
+
+    def _imports(self, _):
+        """For a zygote: what has been imported by now, after warm-up."""
+        owners = [s.inner.__module__ for s in self.loaded.all_services().values() if hasattr(s, "inner")]
+        record = imports.make_record(self.watch, owners, self.cpu_ms)
+        return {"record": imports.pack(record), "modules": len(record["modules"]), "cpu_ms": record["cpu_ms"]}
 
     def _ended(self):
         """(in flight, {route: requests ended})"""
@@ -140,8 +163,11 @@ class Launcher:
         @functools.wraps(original)
         def load(*args, **kwargs):
             try:
-                service = original(*args, **kwargs)
+                with self.watch:
+                    service = original(*args, **kwargs)
             except Exception as exc:
+                if self.child is not None:
+                    self.child.start_over(f"cannot load {self.ident} in a fork: {bento.why(exc)}")
                 print(f"cannot load {self.ident}: {bento.why(exc)}", file=sys.stderr, flush=True)
                 raise
             self._accept(service)
@@ -162,6 +188,9 @@ class Launcher:
             self.served = True
             if self.loaded is None:
                 self._accept(service)
+            if self.child is not None:
+                self.child.look_at_verdict()
+            self.cpu_ms = time.process_time() * 1000
             with self.page.lock:
                 self.page.stamp("imported_ms")
             routes = self._wrap(service)
@@ -283,8 +312,8 @@ class Launcher:
             self.degrade("tasks", exc)
 
 
-def main():
-    launcher = Launcher(sys.argv[1:])
+def main(child=None, known=None):
+    launcher = Launcher(sys.argv[1:], child, known)
     bento.leave_the_path()
     try:
         bento.require()

@@ -33,6 +33,7 @@ static json_t *memory_json(struct pl_worker *w, uint64_t now) {
     struct pl_look_device d;
     if (pl_look_host(w, &h)) {
         json_t *host = json_pack("{s:s,s:I}", "scope", "host", "rss_bytes", (json_int_t)h.rss);
+        if (h.pss != 0) json_object_set_new(host, "pss_bytes", json_integer((json_int_t)h.pss));
         if (h.limit != 0) json_object_set_new(host, "limit_bytes", json_integer((json_int_t)h.limit));
         json_array_append_new(list, host);
     }
@@ -90,6 +91,7 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
                           (int)l.in_flight, "zombies", (int)l.zombies, "tasks", (int)l.tasks, "warm", l.warm,
                           "timeline", timeline_json(&l));
     if (w->pid != 0) json_object_set_new(o, "pid", json_integer(w->pid));
+    if (w->service->kind == PL_KIND_PYTHON) json_object_set_new(o, "way", json_string(l.way));
     json_t *memory = memory_json(w, now);
     if (json_array_size(memory) > 0) json_object_set(o, "memory", memory);
     json_decref(memory);
@@ -222,12 +224,40 @@ static void add_death(json_t *o, const struct pl_service *s) {
                                       "cause", d.cause, "sentence", d.sentence));
 }
 
+static void add_start_memory(json_t *o, const struct pl_service *s) {
+    struct pl_look_start_memory m;
+    if (!pl_look_start_memory(s, &m)) return;
+    json_t *start =
+        json_pack("{s:I,s:I}", "peak_rss_bytes", (json_int_t)m.rss, "peak_anon_bytes", (json_int_t)m.anon);
+    if (m.pss != 0) json_object_set_new(start, "peak_pss_bytes", json_integer((json_int_t)m.pss));
+    if (m.limit != 0) json_object_set_new(start, "limit_bytes", json_integer((json_int_t)m.limit));
+    if (m.suggested != 0)
+        json_object_set_new(start, "suggested_limit_bytes", json_integer((json_int_t)m.suggested));
+    json_object_set_new(o, "start_memory", start);
+}
+
+static void add_zygote(json_t *o, const struct pl_service *s, uint64_t now) {
+    struct pl_look_zygote z;
+    if (!pl_look_zygote(s, now, &z)) return;
+    json_t *zygote = json_pack("{s:s}", "state", z.state);
+    if (z.reason[0] != '\0') json_object_set_new(zygote, "reason", json_string(z.reason));
+    if (z.module[0] != '\0') json_object_set_new(zygote, "module", json_string(z.module));
+    if (z.pid != 0) {
+        json_object_set_new(zygote, "pid", json_integer(z.pid));
+        json_object_set_new(zygote, "modules", json_integer(z.modules));
+        json_object_set_new(zygote, "age_s", json_real((double)z.age_ms / 1000));
+        if (z.pss != 0) json_object_set_new(zygote, "pss_bytes", json_integer((json_int_t)z.pss));
+    }
+    json_object_set_new(o, "zygote", zygote);
+}
+
 static json_t *dependency_json(const struct pl_service *s, uint64_t now) {
     bool ready = pl_service_ready_count(s) > 0;
     json_t *o =
         json_pack("{s:s,s:b,s:o}", "name", s->config->id, "ready", ready, "workers", workers_json(s, now));
     if (!ready) json_object_set_new(o, "why", json_string(pl_health_why(s)));
     add_death(o, s);
+    add_zygote(o, s, now);
     return o;
 }
 
@@ -264,6 +294,8 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     pl_limits_add(a, s, now, o);
     pl_recent_add(a, c->id, o);
     add_death(o, s);
+    add_zygote(o, s, now);
+    add_start_memory(o, s);
     add_dependencies(o, s, now);
     return o;
 }

@@ -39,7 +39,7 @@ enum {
     /* requests of main          value  least bytes */                                                      \
     X(HELLO,                     1,     sizeof(struct pl_wire_hello))                                        \
     X(LIST,                      2,     sizeof(struct pl_wire_list))                                         \
-    X(SPAWN,                     3,     sizeof(struct pl_wire_spawn))                                        \
+    X(SPAWN,                     3,     offsetof(struct pl_wire_spawn, zygote))                              \
     X(SIGNAL,                    4,     sizeof(struct pl_wire_signal))                                       \
     X(NOTE,                      5,     offsetof(struct pl_wire_note, note))                                 \
     X(HOLD,                      6,     sizeof(struct pl_wire_hold))                                         \
@@ -114,8 +114,15 @@ struct pl_wire_list {
 };
 
 /* ASIDE: no worker, but something beside them: its generation comes from a row of its own, so that the
- * numbers of workers, which people see, have no holes. */
-enum pl_spawn_flag { PL_SPAWN_LISTENER = 1, PL_SPAWN_CONTROL = 2, PL_SPAWN_USER = 4, PL_SPAWN_ASIDE = 8 };
+ * numbers of workers, which people see, have no holes. ZYGOTE: it forks workers on the keeper's word; its
+ * control socket is the keeper's (pl_zygote_order), and CONTROL is not for it. */
+enum pl_spawn_flag {
+    PL_SPAWN_LISTENER = 1,
+    PL_SPAWN_CONTROL = 2,
+    PL_SPAWN_USER = 4,
+    PL_SPAWN_ASIDE = 8,
+    PL_SPAWN_ZYGOTE = 16
+};
 #define PL_WIRE_FIRST_ASIDE (UINT64_C(1) << 48)
 
 /* Descriptors: recipe, then the listener and the control socket if the flags say so. The keeper makes page
@@ -139,6 +146,8 @@ struct pl_wire_spawn {
     char name[PL_WIRE_NAME_BYTES];
     char socket_name[PL_WIRE_NAME_BYTES]; /* NAME or w/NAME below the run folder; removed at GONE; may be
                                              empty */
+    uint64_t zygote; /* generation of the zygote that is to fork it, which must have been started with the
+                        same limits, user and folder; 0: by exec. Whatever is wrong with it: by exec */
 };
 
 struct pl_recipe_head {
@@ -146,7 +155,7 @@ struct pl_recipe_head {
     uint32_t envc;
 };
 
-/* Descriptors: page, log ring. */
+/* Descriptors: page, log ring. pid 0: a zygote was asked, and RUNNING or EXITED will tell. */
 struct pl_wire_spawned {
     struct pl_wire_head head;
     uint64_t generation;
@@ -156,6 +165,10 @@ struct pl_wire_spawned {
 
 enum pl_generation_state { PL_GEN_FREE, PL_GEN_SPAWNING, PL_GEN_RUNNING, PL_GEN_EXITED, PL_GEN_GONE };
 
+/* exec_step of a program that runs: how it came to be. STANDBY: the zygote had forked it ahead. REFUSED: the
+ * zygote was asked in vain, and it was done by exec. Smaller values: enum pl_child_step. */
+enum pl_spawn_way { PL_WAY_EXEC = 0, PL_WAY_STANDBY = 32, PL_WAY_FORK = 33, PL_WAY_REFUSED = 34 };
+
 struct pl_wire_exit {
     struct pl_wire_head head;
     uint64_t generation;
@@ -163,8 +176,8 @@ struct pl_wire_exit {
     uint32_t state;
     int32_t status;      /* of wait(2); of the leader */
     uint32_t exec_errno; /* 0, or why the program never ran */
-    uint32_t exec_step;
-    uint32_t strays; /* processes beside the leader that had to be ended */
+    uint32_t exec_step;  /* where it failed, or else enum pl_spawn_way */
+    uint32_t strays;     /* processes beside the leader that had to be ended */
     uint64_t user_us;
     uint64_t system_us;
     uint64_t max_rss_kib;
@@ -261,6 +274,26 @@ struct pl_wire_beat {
     uint32_t magic;
     uint32_t version;
     _Atomic uint64_t beats;
+};
+
+/* --- between the keeper and a zygote (python/plimsoll/zygote.py): both of one build, see pl_wire_spawn */
+
+enum { PL_ZYGOTE_MAGIC = 0x4f5a4c50, PL_ZYGOTE_MARKER_BYTES = 80 };
+
+/* On the zygote's control socket. Descriptors: a socket to answer on, the recipe, the write end of the
+ * worker's output, its page, then its listener and its control socket if the flags (pl_spawn_flag) say so. */
+struct pl_zygote_order {
+    uint32_t magic;
+    uint32_t flags;
+    uint64_t generation;
+    char marker[PL_ZYGOTE_MARKER_BYTES]; /* PLIMSOLL_GENERATION=BOOT.NUMBER */
+};
+
+/* From the child that is to be the worker, on that socket; whose it is the kernel says. One byte comes back
+ * when it has become the worker. The end of the socket instead: it is not wanted, and must end. */
+struct pl_zygote_hello {
+    uint32_t magic;
+    uint32_t ahead; /* it was forked before the order came */
 };
 
 /* Any message, with what came beside it. 8 KiB: keep it off deep stacks. */

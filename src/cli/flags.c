@@ -22,6 +22,9 @@ static const struct pl_flag events_flags[] = {
     { "event", 0, PL_FLAG_VALUE, "GLOB", "names that match: worker.*" },
     { "level", 0, PL_FLAG_VALUE, "L", "debug, info, warn or error and above (info)" },
 };
+static const struct pl_flag hold_flags[] = {
+    { "once", 0, PL_FLAG_SWITCH, NULL, "end when the files are in memory" },
+};
 static const struct pl_flag restart_flags[] = {
     { "all", 0, PL_FLAG_SWITCH, NULL, "every service" },
     { "worker", 0, PL_FLAG_VALUE, "N", "this worker only" },
@@ -175,6 +178,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "logs", logs_flags, sizeof logs_flags / sizeof *logs_flags },
         { "events", events_flags, sizeof events_flags / sizeof *events_flags },
         { "restart", restart_flags, sizeof restart_flags / sizeof *restart_flags },
+        { "hold", hold_flags, sizeof hold_flags / sizeof *hold_flags },
         { "reload", reload_flags, sizeof reload_flags / sizeof *reload_flags },
         { "upgrade", upgrade_flags, sizeof upgrade_flags / sizeof *upgrade_flags },
         { "sample", sample_flags, sizeof sample_flags / sizeof *sample_flags },

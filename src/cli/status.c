@@ -88,6 +88,41 @@ static int print_replacement(const json_t *r) {
     return planned || gap_s > 0;
 }
 
+/* Only where the limit is short. */
+static int print_start_memory(const json_t *m) {
+    char peak[24], limit[24], enough[24];
+    if (number(m, "limit_bytes") == 0 || number(m, "suggested_limit_bytes") <= number(m, "limit_bytes"))
+        return 0;
+    printf("    a start takes %s of host memory: the limit of %s is short, %s would be enough\n",
+           size(number(m, "peak_anon_bytes"), peak, sizeof peak),
+           size(number(m, "limit_bytes"), limit, sizeof limit),
+           size(number(m, "suggested_limit_bytes"), enough, sizeof enough));
+    return 1;
+}
+
+/* What a start will cost, and what the workers have in common. */
+static int print_zygote(const json_t *z, const json_t *workers) {
+    char own[24], shared[24];
+    size_t i;
+    json_t *w, *m;
+    double both = 0;
+    if (strcmp(text(z, "state"), "refused") == 0) {
+        printf("    no zygote: %s\n", text(z, "reason"));
+        return 1;
+    }
+    if (strcmp(text(z, "state"), "ready") != 0) return 0;
+    json_array_foreach(workers, i, w) {
+        size_t k;
+        json_array_foreach(json_object_get(w, "memory"), k, m) if (json_object_get(m, "pss_bytes") != NULL)
+            both += number(m, "rss_bytes") - number(m, "pss_bytes");
+    }
+    printf("    zygote ready, %.0f modules, %s", number(z, "modules"),
+           size(number(z, "pss_bytes"), own, sizeof own));
+    if (both > 0) printf("; the workers share %s", size(both, shared, sizeof shared));
+    printf("\n");
+    return 1;
+}
+
 static int print_workers(const json_t *list, bool below, int lines) {
     size_t i;
     json_t *w;
@@ -120,6 +155,8 @@ static int print_service(const json_t *s, int lines) {
     printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
            number(queue, "max_requests"));
     int used = 2 + print_workers(json_object_get(s, "workers"), false, lines + 2);
+    used += print_start_memory(json_object_get(s, "start_memory"));
+    used += print_zygote(json_object_get(s, "zygote"), json_object_get(s, "workers"));
     if (strcmp(text(s, "kind"), "remote") == 0)
         printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;
     else

@@ -49,8 +49,7 @@ static bool is_empty(const char *folder, const char *kind) {
     return empty;
 }
 
-void pl_caches_prepare(struct pl_worker *w, char *out, unsigned room) {
-    struct pl_service *s = w->service;
+void pl_caches_prepare(struct pl_service *s, uint32_t slot, char *out, unsigned room) {
     const struct pl_crew *c = s->crew;
     bool ok = true, empty = true;
     out[0] = '\0';
@@ -60,11 +59,11 @@ void pl_caches_prepare(struct pl_worker *w, char *out, unsigned room) {
         ok = make(c, out, pl_caches_name((enum pl_cache)i));
         empty = empty && is_empty(out, pl_caches_name((enum pl_cache)i));
     }
-    w->more->cache_empty = ok && empty;
+    s->more->caches.empty = ok && empty;
     if (ok) return;
     if (!s->more->caches.told)
         pl_log(c->app->log, PL_WARN, "worker.degraded", F_STR("service", s->config->id),
-               F_INT("worker", w->slot), F_STR("feature", "jit caches"), F_STR("reason", strerror(errno)),
+               F_INT("worker", slot), F_STR("feature", "jit caches"), F_STR("reason", strerror(errno)),
                F_STR("folder", out));
     s->more->caches.told = true;
     out[0] = '\0';

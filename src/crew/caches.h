@@ -16,14 +16,15 @@ const char *pl_caches_name(enum pl_cache c);
 struct pl_caches {
     bool known, told; /* told: why there is none */
     bool cold;        /* the last start was one */
+    bool empty;       /* as last prepared: nothing was compiled before */
     uint64_t files[PL_CACHES], bytes[PL_CACHES];
 };
 
 struct pl_worker;
 struct pl_service;
-/* Before it is spawned: its folder, made, in `out`; "" when there is none to be had (told once), or what runs
+/* Before one is spawned: its folder, made, in `out`; "" when there is none to be had (told once), or what runs
  * there is not ours. */
-void pl_caches_prepare(struct pl_worker *w, char *out, unsigned room);
+void pl_caches_prepare(struct pl_service *s, uint32_t slot, char *out, unsigned room);
 void pl_caches_ready(struct pl_worker *w); /* what it has compiled by now is counted, beside the loop */
 /* NULL: nothing is known yet. */
 const struct pl_caches *pl_look_caches(const struct pl_service *s);

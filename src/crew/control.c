@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "crew/more.h"
+#include "crew/zygote.h"
 
 enum { SAMPLE_EVERY_MS = 15000, SAMPLE_PATIENCE_MS = 10000 };
 
@@ -145,10 +145,15 @@ void pl_control_drain(struct pl_worker *w) {
 }
 
 static void name_degraded(struct pl_worker *w, const struct pl_description *d) {
-    for (size_t i = 0; i < d->degraded_count; i++)
+    for (size_t i = 0; i < d->degraded_count; i++) {
+        if (strcmp(d->degraded[i].feature, "zygote") == 0) {
+            pl_zygote_unfit(w, d->degraded[i].reason);
+            continue;
+        }
         pl_log(w->service->crew->app->log, PL_WARN, "worker.degraded",
                F_STR("service", w->service->config->id), F_INT("worker", w->slot),
                F_STR("feature", d->degraded[i].feature), F_STR("reason", d->degraded[i].reason));
+    }
 }
 
 /* Held before it is used: a main that comes after us must know what this service said. */

@@ -15,6 +15,7 @@
 #include "crew/last_life.h"
 #include "crew/more.h"
 #include "crew/tail.h"
+#include "crew/zygote.h"
 
 struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *err) {
     struct pl_crew *c = calloc(1, sizeof *c);
@@ -48,6 +49,7 @@ struct pl_crew *pl_crew_create(const struct pl_crew_options *o, struct pl_err *e
         if (s->more == NULL) goto out_of_memory;
         pl_guard_init(s);
         pl_explain_init(s);
+        pl_zygote_init(s);
         s->more->slots = calloc(1, sizeof *s->more->slots);
         if (s->more->slots == NULL) goto out_of_memory;
         s->more->slot_room = 1;
@@ -83,8 +85,26 @@ static void end_stranger(struct pl_crew *c, uint64_t generation) {
     pl_link_order(c->link, &m, NULL, NULL);
 }
 
+static void forget_stranger(struct pl_crew *c, uint64_t generation) {
+    struct pl_wire_message m;
+    pl_wire_init(&m, PL_WIRE_FORGET, sizeof m.forget, 0);
+    m.forget.generation = generation;
+    pl_link_order(c->link, &m, NULL, NULL);
+}
+
 static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int ring_fd, int control_fd) {
     uint32_t slot = 0;
+    if (pl_ahead_is(item)) { /* the one that waited for it is gone too */
+        close(page_fd);
+        close(ring_fd);
+        end_stranger(c, item->generation);
+        if (item->exit.state == PL_GEN_GONE) forget_stranger(c, item->generation);
+        return;
+    }
+    if (pl_zygote_is(item)) {
+        pl_zygote_adopt(c, item, page_fd, ring_fd);
+        return;
+    }
     if (pl_watcher_is(item)) {
         pl_watcher_adopt(c, item, page_fd, ring_fd);
         return;
@@ -103,6 +123,7 @@ static void adopt(struct pl_crew *c, struct pl_wire_item *item, int page_fd, int
     w->generation = item->generation;
     w->pid = (pid_t)item->exit.pid;
     o->adopted = true;
+    if (item->exit.exec_errno == 0) o->way = item->exit.exec_step;
     const char *id = item->socket_name[0] == 'w' && item->socket_name[1] == '/' ? item->socket_name + 2 : "";
     pl_places_adopt(w, item);
     if (pl_depend_is(s)) id = strchr(item->name, ' ') != NULL ? strchr(item->name, ' ') + 1 : "";
@@ -195,11 +216,13 @@ void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m) {
         pl_crew_keep_news(c, m);
         return;
     }
-    if (of_generation && pl_watcher_news(c, m)) return;
+    if (of_generation && (pl_watcher_news(c, m) || pl_zygote_news(c, m) || pl_ahead_news(c, m))) return;
     switch (m->head.kind) {
     case PL_WIRE_RUNNING:
         w = pl_crew_by_generation(c, m->exit.generation);
-        if (w != NULL) pl_life_feed(w, PL_WEV_SPAWNED);
+        if (w == NULL) break;
+        pl_spawn_running(w, &m->exit);
+        pl_life_feed(w, PL_WEV_SPAWNED);
         break;
     case PL_WIRE_EXITED:
         w = pl_crew_by_generation(c, m->exit.generation);
@@ -208,6 +231,7 @@ void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m) {
     case PL_WIRE_GONE:
         w = pl_crew_by_generation(c, m->exit.generation);
         if (w != NULL) pl_life_gone(w, &m->exit);
+        if (w == NULL) forget_stranger(c, m->exit.generation);
         break;
     case PL_WIRE_STUCK:
         w = pl_crew_by_generation(c, m->exit.generation);
@@ -252,6 +276,8 @@ static void on_tick(uv_timer_t *t) {
     uint64_t now = pl_crew_now(c);
     pl_watcher_tick(c, now);
     pl_devices_tick(c, now);
+    pl_zygote_tick(c, now);
+    pl_ahead_tick(c, now);
     pl_life_tick(c, now);
     for (size_t i = 0; i < c->every_count; i++)
         for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) pl_accounts_take(w, now);
@@ -303,14 +329,16 @@ bool pl_crew_start(struct pl_crew *c, const struct pl_crew_hooks *hooks, struct 
     if (!pl_link_run(c->link, c->app->loop, on_news, c, err)) return false;
     take_descriptions(c, held);
     for (size_t i = 0; i < c->service_count; i++) pl_kept_load(&c->services[i], held);
+    for (size_t i = 0; i < c->service_count; i++) pl_host_room_load(&c->services[i]);
     c->adopting =
         true; /* one that is GONE must not be followed by a start: its successor may be next in line */
     for (size_t i = 0; i < count; i++)
         adopt(c, &items[i], fds[i][0], fds[i][1], held_control(c, held, items[i].generation));
     c->adopting = false;
-    free(items);
     free(fds);
-    size_t workers = count - (c->devices != NULL);
+    size_t workers = 0;
+    for (size_t i = 0; i < count; i++) workers += items[i].generation < PL_WIRE_FIRST_ASIDE;
+    free(items);
     if (workers > 0) pl_log(c->app->log, PL_INFO, "main.adopted", F_INT("workers", workers));
     pl_host_begin(c);
     pl_last_life_begin(c);

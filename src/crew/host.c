@@ -3,6 +3,7 @@
 #include "watch/host.h"
 #include "crew/devices.h"
 #include "crew/look.h"
+#include "crew/zygote.h"
 #include "sample/proc.h"
 
 #include <stdio.h>
@@ -125,10 +126,10 @@ static void meter_group(const struct pl_crew *c, const struct pl_watch_host *g) 
 
 /* --- the workers */
 
-static struct pl_worker *ready_with(const struct pl_crew *c, pid_t pid) {
+static struct pl_worker *worker_with(const struct pl_crew *c, pid_t pid) {
     for (size_t i = 0; i < c->every_count; i++)
         for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
-            if (w->state == PL_WORKER_READY && w->pid == pid) return w;
+            if (w->pid == pid && pl_worker_has_process(w->state) && w->state <= PL_WORKER_READY) return w;
     return NULL;
 }
 
@@ -184,16 +185,24 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
     for (uint32_t i = 0; i < g.workers; i++) {
         struct pl_watch_worker p;
         if (!pl_watch_read_worker(&c->devices->page, i, &p)) continue;
-        struct pl_worker *w = p.pid != 0 ? ready_with(c, (pid_t)p.pid) : NULL;
-        if (w != NULL) take_worker(w, &p, now);
+        if (p.pid != 0 && pl_zygote_seen(c, p.pid, p.pss != PL_PROC_UNKNOWN ? p.pss : p.rss)) continue;
+        struct pl_worker *w = p.pid != 0 ? worker_with(c, (pid_t)p.pid) : NULL;
+        if (w != NULL && w->state < PL_WORKER_READY) pl_host_room_seen(w, p.anon, p.swap, p.rss, p.pss);
+        if (w != NULL && w->state == PL_WORKER_READY) take_worker(w, &p, now);
     }
     meter_group(c, &h->group);
     look_for_pressure(c, h);
     look_for_kills(c, h, now);
 }
 
-/* 0: there is no limit, or it is not known. */
-static uint64_t memory_max(const struct pl_crew *c) {
+bool pl_host_pressed(const struct pl_crew *c) { return c->host != NULL && c->host->pressed; }
+
+uint64_t pl_host_in_use(const struct pl_crew *c) {
+    uint64_t used = c->host != NULL && c->host->group.at_ms != 0 ? in_use(&c->host->group) : 0;
+    return used != PL_WATCH_UNKNOWN ? used : 0;
+}
+
+uint64_t pl_host_limit(const struct pl_crew *c) {
     const struct pl_host *h = c->host;
     return h != NULL && h->group.at_ms != 0 && h->group.limit != PL_WATCH_UNKNOWN ? h->group.limit : 0;
 }
@@ -201,7 +210,7 @@ static uint64_t memory_max(const struct pl_crew *c) {
 enum pl_replace_way pl_host_way(const struct pl_service *s) {
     const struct pl_crew *c = s->crew;
     if (pl_service_fixed(s)) return PL_REPLACE_HANDOVER; /* one port, one worker */
-    struct pl_replace_room room = { .max = memory_max(c), .need = s->more->new_bytes };
+    struct pl_replace_room room = { .max = pl_host_limit(c), .need = s->more->new_bytes };
     for (size_t i = 0; i < c->every_count; i++)
         for (const struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
             if (pl_worker_has_process(w->state)) room.used += w->more->host.anon + w->more->host.swap;
@@ -219,7 +228,8 @@ bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out) {
     const struct pl_crew *c = w->service->crew;
     if (u->seen_ms == 0) return false;
     *out = (struct pl_look_host){ .rss = u->rss,
+                                  .pss = u->pss != PL_PROC_UNKNOWN ? u->pss : 0,
                                   .limit = pl_host_limit_bytes(w->service->config->replace_host_rss,
-                                                               memory_max(c), all_workers(c)) };
+                                                               pl_host_limit(c), all_workers(c)) };
     return true;
 }

@@ -11,6 +11,7 @@
 #include "crew/books.h"
 #include "crew/devices.h"
 #include "crew/tail.h"
+#include "crew/zygote.h"
 #include "sample/oom.h"
 
 static struct pl_logger *log_of(const struct pl_worker *w) { return w->service->crew->app->log; }
@@ -162,6 +163,7 @@ static void enter_ready(struct pl_worker *w) {
     o->max_requests = pl_max_requests_of(c->replace_max_requests, c->replace_max_requests_jitter,
                                          s->crew->app->keeper_boot ^ w->generation);
     o->was_ready = true;
+    pl_host_room_ready(w);
     o->ready_from_ms = o->proof_ms = now;
     pl_canary_ready(w);
     o->probe_at_ms = now + (uint64_t)s->config->probe_interval_ms;
@@ -174,7 +176,7 @@ static void enter_ready(struct pl_worker *w) {
                F_INT("generation", w->generation), F_INT("after_ms", now - o->time.spawned),
                F_BOOL("warm", o->warm), F_REAL("first_ms", (double)o->time.first_us / 1000),
                F_REAL("settled_ms", (double)o->time.settled_us / 1000),
-               F_INT("warmup_requests", o->warmup.done));
+               F_INT("warmup_requests", o->warmup.done), F_INT("peak_rss_bytes", o->peak.rss));
         pl_caches_ready(w);
     }
     s->was_ready = true;
@@ -271,6 +273,8 @@ static void tell_death(struct pl_worker *w) {
         size_t count = sizeof fields / sizeof *fields - (o->oom_requested == PL_OOM_UNKNOWN);
         pl_log_emit(log_of(w), PL_ERROR, "worker.death", fields, count);
     } else {
+        if (o->way == PL_WAY_STANDBY || o->way == PL_WAY_FORK)
+            pl_zygote_unfit(w, "a worker that it forked did not become ready");
         pl_series_add(pl_series(m, PL_M_START_FAILURES_TOTAL, s->config->id, cause), 1);
         pl_log(log_of(w), PL_ERROR, "worker.start_failed", F_STR("service", s->config->id),
                F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("cause", cause),
@@ -525,7 +529,7 @@ static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *repl
     if (s->kind == PL_KIND_REMOTE) w->more->start_until_ms = UINT64_MAX;
     pl_life_feed(w, PL_WEV_START);
     pl_room_spawning(w);
-    if (pl_spawn(w, &err)) return;
+    if (pl_host_room_allows(s, &err) && pl_spawn(w, &err)) return;
     snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
     w->more->never_spawned = true;
     struct pl_wire_exit e = { 0 };
@@ -539,7 +543,7 @@ void pl_life_tend(struct pl_service *s, uint64_t now) {
     (void)now;
     if (s->crew->stopping || s->crew->adopting || s->crew->resting) return;
     for (uint32_t slot = 1; slot <= pl_life_slots(s); slot++)
-        if (!occupied(s, slot)) start_in(s, slot, NULL);
+        if (!occupied(s, slot) && pl_host_room_is_free(s, slot)) start_in(s, slot, NULL);
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
         if (w->slot > pl_life_slots(s) && w->state == PL_WORKER_READY) pl_life_feed(w, PL_WEV_REPLACE);
 }

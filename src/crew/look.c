@@ -1,4 +1,5 @@
 #include "crew/look.h"
+#include "crew/zygote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +107,8 @@ void pl_look_worker(struct pl_worker *w, uint64_t now_ms, struct pl_look_worker 
                                     .tasks = p.tasks,
                                     .warmup_requests = o->warmup.done,
                                     .warm = o->warm,
-                                    .source = pl_sample_source_name(o->source) };
+                                    .source = pl_sample_source_name(o->source),
+                                    .way = pl_way_name(o->way) };
 }
 
 const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {

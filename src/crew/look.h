@@ -27,6 +27,7 @@ struct pl_look_worker {
     uint32_t in_flight, zombies, tasks, warmup_requests;
     bool warm;
     const char *source; /* of the warm-up */
+    const char *way;    /* "exec", "standby", "fork" */
 };
 void pl_look_worker(struct pl_worker *w, uint64_t now_ms, struct pl_look_worker *out);
 
@@ -52,8 +53,25 @@ struct pl_look_replacement {
 };
 void pl_look_replacement(const struct pl_service *s, uint64_t now_ms, struct pl_look_replacement *out);
 bool pl_look_is_silent(const struct pl_worker *w); /* no sign of life for liveness.silent_after */
+/* What its last start has taken of host memory, against our memory group's limit and what would be enough for
+ * all of us. Bytes; 0: not known. False: none was measured. */
+struct pl_look_start_memory {
+    uint64_t rss, pss, anon; /* peaks until READY; anon: what cannot be taken back */
+    uint64_t limit, suggested;
+};
+bool pl_look_start_memory(const struct pl_service *s, struct pl_look_start_memory *out);
+/* A Python service's zygote; times in ms, texts borrowed. False: it is none that could have one. */
+struct pl_look_zygote {
+    const char *state; /* "off", "waiting", "starting", "ready", "refused" */
+    const char *reason, *module;
+    pid_t pid;
+    uint32_t modules;
+    uint64_t pss, age_ms; /* pss 0: not known; its standby included */
+};
+bool pl_look_zygote(const struct pl_service *s, uint64_t now_ms, struct pl_look_zygote *out);
 struct pl_look_host {
     uint64_t rss, limit; /* limit 0: none */
+    uint64_t pss;        /* 0: not known */
 };
 bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false: not known */
 enum { PL_LOOK_DEVICES = 16 };

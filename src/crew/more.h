@@ -70,6 +70,11 @@ struct pl_worker_words {
     struct pl_log_sampler oom, retry, line;
 };
 
+/* Largest host memory of a start, bytes; 0: not known. */
+struct pl_start_peak {
+    uint64_t rss, pss, anon;
+};
+
 struct pl_worker_more {
     char id[PL_CREW_ID_BYTES]; /* names its socket, prom/ and tmp/ folder */
     struct pl_timeline time;
@@ -78,6 +83,11 @@ struct pl_worker_more {
     bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
     bool cache_empty; /* nothing was compiled for this service before it */
+    uint32_t way;    /* enum pl_spawn_way */
+    uint64_t family; /* of recipes: pl_recipe_family; 0: not known */
+    bool spawn_told, waits_ahead;
+    struct pl_start_peak peak; /* host memory until READY */
+    uint64_t zygote_asked;     /* generation of the zygote that was to fork it; 0: none */
     /* how it ends */
     bool fallback; /* it cannot run this service, and the next one will in another way: no failure */
     bool ordered, timed_out, warm_failed, never_spawned, was_ready;
@@ -211,8 +221,12 @@ struct pl_apart {
 };
 
 struct pl_service_more {
-    struct pl_apart *apart; /* NULL: a service of the configuration */
-    struct pl_slot *slots;  /* slot_room of them, index slot - 1 */
+    struct pl_start_peak start_peak; /* of the last start */
+    uint64_t start_settled, start_held_ms;
+    struct pl_ahead *ahead;   /* ahead.c; NULL: nothing is known */
+    struct pl_zygote *zygote; /* zygote.c; NULL: none was thought of */
+    struct pl_apart *apart;   /* NULL: a service of the configuration */
+    struct pl_slot *slots;    /* slot_room of them, index slot - 1 */
     uint32_t slot_room;
     struct pl_description *description; /* or NULL */
     bool deployed;
@@ -308,6 +322,19 @@ int pl_spawn_listen(const struct pl_crew *c, const char *path, struct pl_err *er
 /* The run folder's subfolders that workers write in, when they are of another user. */
 bool pl_spawn_give_folders(const struct pl_crew *c, struct pl_err *err);
 struct pl_recipe;
+/* Where a start of a service's process takes place. Borrowed. */
+struct pl_spawn_place {
+    const char *id; /* names its folders */
+    uint32_t slot;
+    const char *socket; /* that a command makes itself, or NULL */
+    uint16_t port;      /* 0: none */
+};
+bool pl_spawn_build(struct pl_service *s, const struct pl_spawn_place *place, struct pl_arena *a,
+                    struct pl_recipe *r, struct pl_err *err);
+/* User, limits and stop of a worker of the service, into an order. */
+void pl_spawn_as_worker(const struct pl_service *s, struct pl_wire_message *m);
+/* Its leader exists: `way` is how it came to be. */
+void pl_spawn_running(struct pl_worker *w, const struct pl_wire_exit *e);
 int pl_spawn_recipe(const struct pl_recipe *r, struct pl_err *err);  /* a memfd for SPAWN, or -1 */
 void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd); /* takes both */
 void pl_spawn_clean(struct pl_worker *w);                            /* its folders, off the loop */
@@ -316,6 +343,21 @@ struct pl_port_range pl_places_range(void);                     /* of this machi
 bool pl_places_choose(struct pl_worker *w, struct pl_err *err); /* before it is spawned */
 void pl_places_adopt(struct pl_worker *w, const struct pl_wire_item *item);
 uint16_t pl_places_port(const struct pl_worker *w); /* 0: it listens on a Unix socket */
+/* Goes on with a start that waited for its files. */
+void pl_spawn_go_on(struct pl_worker *w);
+/* host_room.c: host memory of starts */
+void pl_host_room_load(struct pl_service *s);
+void pl_host_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss,
+                  uint64_t pss); /* it starts */
+void pl_host_room_ready(struct pl_worker *w);
+bool pl_host_room_is_free(struct pl_service *s, uint32_t slot);           /* false: not now, ask again */
+bool pl_host_room_allows(const struct pl_service *s, struct pl_err *err); /* false: not at all */
+/* ahead.c: files read before they are wanted */
+void pl_ahead_begin(struct pl_service *s);    /* a start is decided: if there is something to read */
+bool pl_ahead_must_wait(struct pl_worker *w); /* begins; true: pl_spawn_go_on is called later */
+bool pl_ahead_news(struct pl_crew *c, const struct pl_wire_message *m); /* false: not about a reader */
+void pl_ahead_tick(struct pl_crew *c, uint64_t now);
+bool pl_ahead_is(const struct pl_wire_item *item);
 /* remote.c: a server that somebody else runs */
 bool pl_remote_open(struct pl_service *s, struct pl_err *err);
 void pl_remote_start(struct pl_worker *w);
@@ -448,6 +490,9 @@ void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
 /* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
 void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
+uint64_t pl_host_limit(const struct pl_crew *c);  /* 0: there is none, or it is not known */
+uint64_t pl_host_in_use(const struct pl_crew *c); /* without what can be taken back; 0: not known */
+bool pl_host_pressed(const struct pl_crew *c);    /* our memory group is nearly full */
 /* The way a replacement of it would go now, as configured. */
 enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */

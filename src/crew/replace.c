@@ -134,6 +134,7 @@ static void tell_begin(const struct pl_service *s, const struct pl_worker *old, 
 
 static void begin_handover(struct pl_service *s, struct pl_worker *old) {
     struct pl_replacement *r = &s->more->replacement;
+    pl_ahead_begin(s); /* while the old one drains */
     bool alone = pl_gap_expect(s, old, &r->gap) != 0 || pl_service_ready_count(s) <= old->routable;
     r->gap_from_ms = alone ? r->started_ms : 0;
     r->ready_held = alone && pl_gap_stays_ready(s, r->expected_ms);

@@ -142,3 +142,31 @@ bool pl_shelf_move(struct pl_crew *c, const char *kind, const char *name, const 
                    pl_shelf_done *done, void *ctx) {
     return put(c, kind, name, NULL, from, done, ctx);
 }
+
+/* --- one that takes the place of the one before */
+
+static void write_now(uv_work_t *work) {
+    struct putting *p = work->data;
+    char *final = p->path, *draft = NULL;
+    if (!pl_tree_make(p->folder) || asprintf(&draft, "%s.new", final) == -1) return;
+    unlink(draft);
+    p->path = draft;
+    if (!write_file(p) || rename(draft, final) != 0)
+        unlink(draft); /* a full disk costs what it told, and no more */
+    p->path = final;
+    free(draft);
+}
+
+static void written(uv_work_t *work, int status) {
+    (void)status;
+    release(work->data);
+}
+
+void pl_shelf_write(struct pl_crew *c, const char *kind, const char *name, const char *text) {
+    struct putting *p = c->state_dir != NULL ? calloc(1, sizeof *p) : NULL;
+    if (p == NULL) return;
+    p->work.data = p;
+    bool ok = asprintf(&p->folder, "%s/%s", c->state_dir, kind) != -1;
+    ok = ok && asprintf(&p->path, "%s/%s", p->folder, name) != -1 && (p->text = strdup(text)) != NULL;
+    if (!ok || uv_queue_work(c->app->loop, &p->work, write_now, written) != 0) release(p);
+}

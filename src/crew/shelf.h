@@ -20,4 +20,7 @@ bool pl_shelf_keep(struct pl_crew *c, const char *kind, const char *name, const 
 /* Moves the file `from` there, across file systems too; without a state folder it is removed. */
 bool pl_shelf_move(struct pl_crew *c, const char *kind, const char *name, const char *from,
                    pl_shelf_done *done, void *ctx);
+/* Writes a file that is there once, and takes the place of the one before; nobody waits for it. Without a
+ * state folder it is not kept. Copies. */
+void pl_shelf_write(struct pl_crew *c, const char *kind, const char *name, const char *text);
 #endif

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/tree.h"
-#include "crew/more.h"
+#include "crew/zygote.h"
 #include "plimsoll/shm.h"
 #include "worker/devices.h"
 #include "worker/recipe.h"
@@ -108,16 +108,30 @@ void pl_spawn_shared(struct pl_worker *w, int page_fd, int ring_fd) {
     if (!pl_ring_open(&w->more->ring, ring)) w->more->ring = (struct pl_ring){ 0 };
 }
 
+static void never_spawned(struct pl_worker *w);
+
+static void tell_spawned(struct pl_worker *w) {
+    w->more->spawn_told = true;
+    pl_zygote_counted(w);
+    pl_log(w->service->crew->app->log, PL_INFO, "worker.spawned", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("pid", w->pid),
+           F_STR("way", pl_way_name(w->more->way)));
+}
+
+void pl_spawn_running(struct pl_worker *w, const struct pl_wire_exit *e) {
+    if (e->exec_errno != 0) return;
+    w->pid = (pid_t)e->pid;
+    w->more->way = e->exec_step;
+    if (!w->more->spawn_told && !w->more->adopted && w->pid != 0) tell_spawned(w);
+}
+
 static void on_spawned(void *ctx, struct pl_wire_message *reply) {
     struct pl_worker *w = ctx;
     struct pl_crew *c = w->service->crew;
     if (reply->head.kind != PL_WIRE_SPAWNED || reply->fd_count != 2) {
         int error = reply->head.kind == PL_WIRE_REFUSED ? (int)reply->refused.error : EPROTO;
-        struct pl_wire_exit e = { 0 };
-        w->more->never_spawned = true;
         snprintf(w->more->problem, sizeof w->more->problem, "the keeper refused: %s", strerror(error));
-        pl_life_exited(w, &e);
-        pl_life_gone(w, &e);
+        never_spawned(w);
         return;
     }
     w->generation = reply->spawned.generation;
@@ -130,35 +144,34 @@ static void on_spawned(void *ctx, struct pl_wire_message *reply) {
         snprintf(name, sizeof name, "ctl:%llu", (unsigned long long)w->generation);
         if (uv_fileno((uv_handle_t *)w->more->control, &fd) == 0) pl_hold(c, name, fd);
     }
-    pl_log(c->app->log, PL_INFO, "worker.spawned", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation), F_INT("pid", w->pid),
-           F_STR("way", "exec"));
+    if (w->pid != 0 && w->more->zygote_asked == 0) tell_spawned(w);
     if (w->state == PL_WORKER_STOPPING) pl_life_order_stop(w); /* it was told to stop before it was there */
 }
 
 /* Which GPUs: of main's own environment, which bounds them. */
-static bool choose_devices(const struct pl_worker *w, char out[PL_DEVICES_TEXT], const char **gpus,
-                           struct pl_err *err) {
+static bool choose_devices(const struct pl_service *s, uint32_t slot, char out[PL_DEVICES_TEXT],
+                           const char **gpus, struct pl_err *err) {
     bool told;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    if (!pl_devices_of(w->service->config, visible, w->slot, out, &told, err)) return false;
+    if (!pl_devices_of(s->config, visible, slot, out, &told, err)) return false;
     *gpus = told ? out : NULL;
     return true;
 }
 
-static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
+bool pl_spawn_build(struct pl_service *service, const struct pl_spawn_place *place, struct pl_arena *a,
+                    struct pl_recipe *r, struct pl_err *err) {
     static char prom[160], tmp[160], agents[160], devices[PL_DEVICES_TEXT], jit[512];
-    struct pl_crew *c = w->service->crew;
-    const struct pl_service_config *s = w->service->config;
+    struct pl_crew *c = service->crew;
+    const struct pl_service_config *s = service->config;
     const char *gpus = NULL;
     snprintf(agents, sizeof agents, "%s/agents.sock", c->run_dir);
-    const struct pl_apart *apart = w->service->more->apart;
+    const struct pl_apart *apart = service->more->apart;
     /* Who answers on a shared socket cannot be chosen, so each answers for all: one folder, as in BentoML. */
-    const char *metrics = apart != NULL ? strrchr(apart->socket_path, '/') + 1 : w->more->id;
+    const char *metrics = apart != NULL ? strrchr(apart->socket_path, '/') + 1 : place->id;
     if (!make_folder(prom, sizeof prom, c, "prom", metrics, err)) return false;
-    if (!make_folder(tmp, sizeof tmp, c, "tmp", w->more->id, err)) return false;
-    if (!choose_devices(w, devices, &gpus, err)) return false;
-    pl_caches_prepare(w, jit, sizeof jit);
+    if (!make_folder(tmp, sizeof tmp, c, "tmp", place->id, err)) return false;
+    if (!choose_devices(service, place->slot, devices, &gpus, err)) return false;
+    pl_caches_prepare(service, place->slot, jit, sizeof jit);
     const struct pl_user *u = c->worker_user;
     const struct pl_recipe_facts facts = {
         .user = u != NULL ? u->name : NULL,
@@ -171,41 +184,45 @@ static bool build_recipe(struct pl_worker *w, struct pl_arena *a, struct pl_reci
         .tmp_dir = tmp,
         .jit_dir = jit[0] != '\0' ? jit : NULL,
         .gpus = gpus,
-        .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
-        .port = pl_places_port(w),
+        .socket = place->socket,
+        .port = place->port,
         .engine = c->llama_path,
-        .legacy_ident = w->service->more->as_command ? s->run : NULL,
+        .legacy_ident = service->more->as_command ? s->run : NULL,
         .agents = agents,
         .dependency = apart != NULL ? apart->name : NULL,
-        .worker = w->slot,
+        .worker = place->slot,
         .keep_alive_s = UPSTREAM_KEEP_ALIVE_S,
-        .graceful_stop_s = (pl_life_patience_ms(w->service) + 999) / 1000,
+        .graceful_stop_s = (pl_life_patience_ms(service) + 999) / 1000,
     };
-    if (w->service->kind == PL_KIND_COMMAND)
+    if (service->kind == PL_KIND_COMMAND)
         return pl_recipe_command(c->app->config, s, &facts, environ, a, r, err);
-    if (w->service->kind == PL_KIND_LLAMA)
-        return pl_recipe_llama(c->app->config, s, &facts, environ, a, r, err);
+    if (service->kind == PL_KIND_LLAMA) return pl_recipe_llama(c->app->config, s, &facts, environ, a, r, err);
     return pl_recipe_python(c->app->config, s, &facts, environ, a, r, err);
 }
 
-static void fill_order(const struct pl_worker *w, const struct pl_recipe *r, struct pl_wire_message *m) {
+void pl_spawn_as_worker(const struct pl_service *s, struct pl_wire_message *m) {
+    const struct pl_user *u = s->crew->worker_user;
+    if (u != NULL) {
+        m->spawn.flags |= PL_SPAWN_USER;
+        m->spawn.uid = u->uid;
+        m->spawn.gid = u->gid;
+    }
+    m->spawn.stop_signal = SIGTERM;
+    m->spawn.stop_ms = (uint32_t)s->config->stop_timeout_ms;
+    m->spawn.oom_score_adj = (int32_t)s->config->oom_score_adj;
+}
+
+static void fill_order(struct pl_worker *w, const struct pl_recipe *r, struct pl_wire_message *m) {
     const struct pl_service_config *s = w->service->config;
     pl_wire_init(m, PL_WIRE_SPAWN, sizeof m->spawn, 0);
     m->spawn.recipe_hash = pl_recipe_hash(r);
     m->spawn.flags = w->service->kind == PL_KIND_PYTHON  ? PL_SPAWN_LISTENER | PL_SPAWN_CONTROL
                      : w->service->kind == PL_KIND_LLAMA ? PL_SPAWN_LISTENER
                                                          : 0;
-    const struct pl_user *u = w->service->crew->worker_user;
-    if (u != NULL) {
-        m->spawn.flags |= PL_SPAWN_USER;
-        m->spawn.uid = u->uid;
-        m->spawn.gid = u->gid;
-    }
+    pl_spawn_as_worker(w->service, m);
     m->spawn.page_bytes = PL_PAGE_BYTES;
     m->spawn.ring_bytes = PL_CREW_RING_BYTES;
-    m->spawn.stop_signal = SIGTERM;
-    m->spawn.stop_ms = (uint32_t)s->stop_timeout_ms;
-    m->spawn.oom_score_adj = (int32_t)s->oom_score_adj;
+    m->spawn.zygote = w->more->zygote_asked = pl_zygote_for(w, w->more->family);
     /* Who it is, for a main that dies before it leaves a note: index, slot and port; the rest is for people.
      * Of a dependency: index, slot, number, and the name of its folders, since its socket is not its own. */
     const struct pl_apart *apart = w->service->more->apart;
@@ -246,6 +263,16 @@ static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *li
     return true;
 }
 
+static bool build(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, struct pl_err *err) {
+    const struct pl_spawn_place place = { .id = w->more->id,
+                                          .slot = w->slot,
+                                          .socket = pl_dial_is_tcp(&w->to) ? NULL : w->to.at.un.sun_path,
+                                          .port = pl_places_port(w) };
+    bool ok = pl_spawn_build(w->service, &place, a, r, err);
+    w->more->cache_empty = w->service->more->caches.empty;
+    return ok;
+}
+
 bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     struct pl_crew *c = w->service->crew;
     struct pl_arena arena;
@@ -259,11 +286,19 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     snprintf(w->more->id, sizeof w->more->id, "%llx-%llx", (unsigned long long)c->welcome.main_id,
              (unsigned long long)++c->sequence);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
-    bool ok = pl_places_choose(w, err) && build_recipe(w, &arena, &recipe, err);
+    bool ok = pl_places_choose(w, err) && build(w, &arena, &recipe, err);
     PL_AUTO_FD int recipe_fd = ok ? pl_spawn_recipe(&recipe, err) : -1;
     PL_AUTO_FD int listener = -1;
     PL_AUTO_FD int theirs = -1;
     ok = ok && recipe_fd != -1;
+    if (ok && w->service->kind == PL_KIND_PYTHON) w->more->family = pl_recipe_family(&recipe);
+    if (ok && !w->more->waits_ahead && pl_ahead_must_wait(w)) {
+        w->more->waits_ahead = true; /* and is made anew then: things may have changed */
+        w->more->time.spawned = pl_crew_now(c);
+        pl_arena_free(&arena);
+        return true;
+    }
+    w->more->waits_ahead = false;
     if (ok) fill_order(w, &recipe, &m);
     pl_arena_free(&arena);
     if (!ok) return false;
@@ -274,6 +309,22 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     if (!pl_link_order(c->link, &m, on_spawned, w))
         return PL_FAIL(err, PL_E_NOMEM, "order a spawn: out of memory");
     return true;
+}
+
+static void never_spawned(struct pl_worker *w) {
+    const struct pl_wire_exit e = { 0 };
+    w->more->never_spawned = true;
+    pl_life_exited(w, &e);
+    pl_life_gone(w, &e);
+}
+
+void pl_spawn_go_on(struct pl_worker *w) {
+    struct pl_err err;
+    if (!w->more->waits_ahead) return;
+    if (w->state == PL_WORKER_SPAWNING && pl_spawn(w, &err)) return;
+    w->more->waits_ahead = false;
+    if (w->state == PL_WORKER_SPAWNING) snprintf(w->more->problem, sizeof w->more->problem, "%s", err.msg);
+    never_spawned(w); /* or it was told to stop meanwhile */
 }
 
 /* --- its folders go when it is gone: a big TMPDIR must not hold up the loop */

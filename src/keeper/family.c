@@ -42,14 +42,13 @@ static bool belongs(const struct pl_keeper *k, pid_t pid, const struct pl_genera
     static char text[MOST_TEXT];
     char marker[PL_KEEPER_MARKER_BYTES];
     char path[40];
-    if (getsid(pid) == (pid_t)g->exit.pid) return true;
+    if (g->exit.pid != 0 && getsid(pid) == (pid_t)g->exit.pid) return true;
     pl_keeper_marker(k, g->exit.generation, marker);
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     return has_word(text, read_text(path, text, sizeof text), marker);
 }
 
-/* A main, or a leader that is still ours to command. */
-static bool known(const struct pl_keeper *k, pid_t pid) {
+bool pl_keeper_knows(const struct pl_keeper *k, pid_t pid) {
     for (int i = 0; i < PL_KEEPER_MAINS; i++)
         if (k->mains[i].pid == pid) return true;
     for (int i = 0; i < PL_KEEPER_GENERATIONS; i++)
@@ -67,7 +66,7 @@ unsigned pl_keeper_sweep(struct pl_keeper *k, const struct pl_generation *g) {
     for (char *at = text, *end = text;; at = end) {
         pid_t pid = (pid_t)strtol(at, &end, 10);
         if (end == at) break;
-        if (known(k, pid) || (g != NULL && !belongs(k, pid, g))) continue;
+        if (pl_keeper_knows(k, pid) || (g != NULL && !belongs(k, pid, g))) continue;
         kill(pid, SIGKILL);
         left++;
     }

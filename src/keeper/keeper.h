@@ -11,6 +11,7 @@
  *   mains.c       the life of main, the helm      orders.c      requests, replies, news
  *   workers.c     the life of a generation        family.c      descendants of a dead leader
  *   child.c       between fork and exec           recipe.c      what to execute
+ *   zygote.c      workers that a zygote forks
  */
 #ifndef PL_KEEPER_KEEPER_H
 #define PL_KEEPER_KEEPER_H
@@ -41,6 +42,15 @@ enum pl_main_news {
     PL_NEWS_STOP = 16
 };
 
+/* One that a zygote was asked for: what it takes to do it by exec after all, until its child has said hello.
+ * Until then there is no pid, and a signal waits. */
+struct pl_forking {
+    uint64_t until_ms; /* 0: nobody is waited for */
+    int recipe_fd, control_fd, output_fd;
+    int signal; /* 0: none */
+    uint64_t kill_ms;
+};
+
 /* A slot of the table; free while exit.state is PL_GEN_FREE, and its descriptors mean nothing then. */
 struct pl_generation {
     struct pl_wire_spawn order;
@@ -49,8 +59,11 @@ struct pl_generation {
     int page_fd;
     int ring_fd;
     int output_fd;   /* read end of stdout and stderr, -1 after its end */
-    int report_fd;   /* read end, -1 once exec is known to have worked or failed */
+    int report_fd;   /* read end, -1 once exec is known to have worked or failed; or where a zygote's child
+                        says hello */
     int listener_fd; /* kept until then */
+    int orders_fd;   /* of a zygote: where it takes orders; else -1 */
+    struct pl_forking forking;
     uint64_t started_ms;
     uint64_t kill_at_ms; /* 0: no SIGKILL is due */
     uint64_t killed_ms;  /* 0: none was sent */
@@ -190,10 +203,27 @@ static inline bool pl_keeper_alive(const struct pl_generation *g) {
     return g->exit.state == PL_GEN_SPAWNING || g->exit.state == PL_GEN_RUNNING;
 }
 
+/* By fork and exec. fds as in pl_keeper_spawn; `output` and they are borrowed. 0 or an errno. */
+int pl_keeper_fork_leader(struct pl_keeper *k, struct pl_generation *g, int output, const int *fds);
+void pl_keeper_announce(struct pl_generation *g, enum pl_generation_news what);
+/* A leader that never came to be. */
+void pl_keeper_never_was(struct pl_keeper *k, struct pl_generation *g, int error);
+
+/* zygote.c */
+/* Asks the zygote of `g`'s order; fds and `output` as above. False: it must be done by exec. */
+bool pl_keeper_ask_zygote(struct pl_keeper *k, struct pl_generation *g, int output, const int *fds);
+/* report_fd of a generation that waits for hello has something. */
+void pl_keeper_hear_zygote(struct pl_keeper *k, struct pl_generation *g);
+/* Time has passed. */
+void pl_keeper_look_at_forking(struct pl_keeper *k, struct pl_generation *g);
+void pl_keeper_drop_forking(struct pl_generation *g);
+
 /* family.c */
-enum { PL_KEEPER_MARKER_BYTES = 80 };
+enum { PL_KEEPER_MARKER_BYTES = PL_ZYGOTE_MARKER_BYTES };
 /* PLIMSOLL_GENERATION=<boot>.<generation>, in hexadecimal and decimal: how a descendant is known. */
 void pl_keeper_marker(const struct pl_keeper *k, uint64_t generation, char out[PL_KEEPER_MARKER_BYTES]);
+/* A main, or a leader that is still ours to command. */
+bool pl_keeper_knows(const struct pl_keeper *k, pid_t pid);
 /* SIGKILL to all that was re-parented to us and belongs to `g` (to anybody, if NULL). How many of them still
  * exist. */
 unsigned pl_keeper_sweep(struct pl_keeper *k, const struct pl_generation *g);

@@ -163,6 +163,7 @@ static void on_spawn(struct pl_keeper *k, struct pl_main *m, struct pl_wire_mess
     if (q->spawn.flags & PL_SPAWN_LISTENER) wanted++;
     if (q->spawn.flags & PL_SPAWN_CONTROL) wanted++;
     int error = q->fd_count == wanted ? 0 : EINVAL;
+    if ((q->spawn.flags & PL_SPAWN_CONTROL) && (q->spawn.flags & PL_SPAWN_ZYGOTE)) error = EINVAL;
     if (k->stop == PL_STOP_OWN || k->stop == PL_STOP_LAST) error = ESHUTDOWN;
     if (m->role != PL_ROLE_HELM) error = EPERM;
     if (error == 0) error = pl_keeper_spawn(k, &q->spawn, q->fds, &g);

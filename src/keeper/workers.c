@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "keeper/child.h"
@@ -34,7 +35,7 @@ static struct pl_generation *free_slot(struct pl_keeper *k) {
     return NULL;
 }
 
-static void announce(struct pl_generation *g, enum pl_generation_news what) {
+void pl_keeper_announce(struct pl_generation *g, enum pl_generation_news what) {
     for (int i = 0; i < PL_KEEPER_MAINS; i++) g->news[i] |= what;
 }
 
@@ -45,7 +46,8 @@ static void close_one(int *fd) {
 
 static void make_empty(struct pl_generation *g) {
     memset(g, 0, sizeof *g);
-    g->page_fd = g->ring_fd = g->output_fd = g->report_fd = g->listener_fd = -1;
+    g->page_fd = g->ring_fd = g->output_fd = g->report_fd = g->listener_fd = g->orders_fd = -1;
+    g->forking.recipe_fd = g->forking.control_fd = g->forking.output_fd = -1;
 }
 
 void pl_keeper_forget(struct pl_generation *g) {
@@ -54,6 +56,8 @@ void pl_keeper_forget(struct pl_generation *g) {
     close_one(&g->output_fd);
     close_one(&g->report_fd);
     close_one(&g->listener_fd);
+    close_one(&g->orders_fd);
+    pl_keeper_drop_forking(g);
     pl_ring_close(&g->ring);
     make_empty(g);
 }
@@ -66,13 +70,9 @@ static bool valid(const struct pl_wire_spawn *o) {
            o->stop_signal > 0 && o->stop_signal < NSIG;
 }
 
-struct ends {
-    int output; /* write ends */
-    int report;
-};
-
-/* Page, ring and pipes exist before the fork. 0 or an errno; what was made is in `g` and `e`. */
-static int make_things(struct pl_generation *g, struct ends *e) {
+/* Page, ring and pipe exist before the fork. 0 or an errno; what was made is in `g` and `output`, the write
+ * end. */
+static int make_things(struct pl_generation *g, int *output) {
     int pair[2];
     g->page_fd = pl_memfd_create("plimsoll-page", g->order.page_bytes);
     if (g->page_fd == -1) return errno;
@@ -80,34 +80,48 @@ static int make_things(struct pl_generation *g, struct ends *e) {
     if (g->ring_fd == -1) return errno;
     if (pipe2(pair, O_CLOEXEC) == -1) return errno;
     g->output_fd = pair[0];
-    e->output = pair[1];
-    if (pipe2(pair, O_CLOEXEC) == -1) return errno;
-    g->report_fd = pair[0];
-    e->report = pair[1];
+    *output = pair[1];
     /* Our end only: the worker's end of the pipe must block as any pipe does. */
     fcntl(g->output_fd, F_SETFL, O_NONBLOCK);
     fcntl(g->output_fd, F_SETPIPE_SZ, PIPE_BYTES); /* may be refused: then it is 64 KiB */
-    fcntl(g->report_fd, F_SETFL, O_NONBLOCK);
     return 0;
 }
 
-/* 0 or an errno; the pid is in `g`. */
-static int fork_leader(struct pl_keeper *k, struct pl_generation *g, const struct ends *e, const int *fds) {
+/* The socket on which a zygote is given orders: our end is kept, theirs is its control socket. */
+static int make_orders(struct pl_generation *g, int *theirs) {
+    int pair[2];
+    *theirs = -1;
+    if ((g->order.flags & PL_SPAWN_ZYGOTE) == 0) return 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == -1) return errno;
+    g->orders_fd = pair[0];
+    *theirs = pair[1];
+    return 0;
+}
+
+int pl_keeper_fork_leader(struct pl_keeper *k, struct pl_generation *g, int output, const int *fds) {
     char marker[PL_KEEPER_MARKER_BYTES];
+    int report[2], orders;
+    if (pipe2(report, O_CLOEXEC) == -1) return errno;
+    g->report_fd = report[0];
+    fcntl(g->report_fd, F_SETFL, O_NONBLOCK);
+    int error = make_orders(g, &orders);
     struct pl_child_worker w = { .order = &g->order,
                                  .marker = marker,
                                  .nofile = k->nofile,
                                  .recipe_fd = *fds++,
                                  .listener_fd = -1,
                                  .page_fd = g->page_fd,
-                                 .control_fd = -1,
-                                 .output_fd = e->output,
-                                 .report_fd = e->report };
+                                 .control_fd = orders,
+                                 .output_fd = output,
+                                 .report_fd = report[1] };
     if (g->order.flags & PL_SPAWN_LISTENER) w.listener_fd = *fds++;
     if (g->order.flags & PL_SPAWN_CONTROL) w.control_fd = *fds++;
     pl_keeper_marker(k, g->exit.generation, marker);
-    pid_t pid = pl_keeper_fork_worker(&w);
-    if (pid == -1) return errno;
+    pid_t pid = error == 0 ? pl_keeper_fork_worker(&w) : -1;
+    if (pid == -1 && error == 0) error = errno;
+    close_one(&report[1]);
+    close_one(&orders);
+    if (error != 0) return error;
     g->exit.pid = (uint32_t)pid;
     if (w.listener_fd != -1) g->listener_fd = fcntl(w.listener_fd, F_DUPFD_CLOEXEC, 0);
     return 0;
@@ -116,17 +130,19 @@ static int fork_leader(struct pl_keeper *k, struct pl_generation *g, const struc
 int pl_keeper_spawn(struct pl_keeper *k, const struct pl_wire_spawn *order, const int *fds,
                     struct pl_generation **out) {
     struct pl_generation *g = free_slot(k);
-    struct ends ends = { -1, -1 };
+    int output = -1;
     if (!valid(order)) return EINVAL;
     if (g == NULL) return EAGAIN;
     make_empty(g);
     g->order = *order;
     bool aside = (order->flags & PL_SPAWN_ASIDE) != 0;
     g->exit.generation = aside ? PL_WIRE_FIRST_ASIDE + k->last_aside : k->last_generation + 1;
-    int error = make_things(g, &ends);
-    if (error == 0) error = fork_leader(k, g, &ends, fds);
-    close_one(&ends.output);
-    close_one(&ends.report);
+    g->exit.state = PL_GEN_SPAWNING;
+    g->started_ms = k->now_ms;
+    int error = make_things(g, &output);
+    if (error == 0 && !pl_keeper_ask_zygote(k, g, output, fds))
+        error = pl_keeper_fork_leader(k, g, output, fds);
+    close_one(&output);
     if (error != 0) {
         pl_keeper_forget(g);
         return error;
@@ -135,8 +151,6 @@ int pl_keeper_spawn(struct pl_keeper *k, const struct pl_wire_spawn *order, cons
         k->last_aside++;
     else
         k->last_generation++;
-    g->exit.state = PL_GEN_SPAWNING;
-    g->started_ms = k->now_ms;
     *out = g;
     pl_keeper_say(k, PL_INFO, "keeper.worker_spawned", "generation=%llu name=%s pid=%u",
                   (unsigned long long)g->exit.generation, g->order.name, g->exit.pid);
@@ -146,6 +160,10 @@ int pl_keeper_spawn(struct pl_keeper *k, const struct pl_wire_spawn *order, cons
 /* The close-on-exec pipe: its end means that the program runs; bytes mean that it never will. */
 void pl_keeper_read_report(struct pl_keeper *k, struct pl_generation *g) {
     struct pl_child_report report;
+    if (g->forking.until_ms != 0) {
+        pl_keeper_hear_zygote(k, g);
+        return;
+    }
     ssize_t n = read(g->report_fd, &report, sizeof report);
     if (n == -1) return;
     close_one(&g->report_fd);
@@ -157,7 +175,7 @@ void pl_keeper_read_report(struct pl_keeper *k, struct pl_generation *g) {
                       (unsigned long long)g->exit.generation, report.step, report.error);
     } else if (g->exit.state == PL_GEN_SPAWNING) {
         g->exit.state = PL_GEN_RUNNING;
-        announce(g, PL_NEWS_RUNNING);
+        pl_keeper_announce(g, PL_NEWS_RUNNING);
     }
 }
 
@@ -179,11 +197,27 @@ int pl_keeper_signal(struct pl_keeper *k, struct pl_generation *g, int signal, u
     /* The leader is not reaped, so the number of its group cannot belong to anybody else. It may not have
      * reached setsid yet: then there is no such group, and only the leader to tell. */
     pid_t pid = (pid_t)g->exit.pid;
+    if (signal == (int)g->order.stop_signal || signal == SIGKILL) g->stopping = true;
+    if (pid == 0) { /* a zygote was asked for it: when it is there */
+        if (g->forking.signal != SIGKILL) g->forking.signal = signal;
+        if (kill_ms != 0) g->forking.kill_ms = kill_ms;
+        return 0;
+    }
     if (kill(-pid, signal) == -1 && errno == ESRCH) kill(pid, signal);
     if (signal == SIGKILL && g->killed_ms == 0) g->killed_ms = k->now_ms;
-    if (signal == (int)g->order.stop_signal || signal == SIGKILL) g->stopping = true;
     if (kill_ms != 0) g->kill_at_ms = k->now_ms + kill_ms;
     return 0;
+}
+
+void pl_keeper_never_was(struct pl_keeper *k, struct pl_generation *g, int error) {
+    g->exit.state = PL_GEN_EXITED;
+    g->exit.exec_errno = (uint32_t)error;
+    g->exit.exec_step = PL_STEP_SESSION;
+    g->exited_ms = k->now_ms;
+    g->sweep_at_ms = k->now_ms;
+    g->kill_at_ms = 0;
+    close_one(&g->listener_fd);
+    pl_keeper_announce(g, PL_NEWS_EXITED);
 }
 
 /* The group got its SIGKILL before the leader was reaped. */
@@ -203,7 +237,8 @@ void pl_keeper_worker_ended(struct pl_keeper *k, struct pl_generation *g, int st
     if (g->report_fd != -1) pl_keeper_read_report(k, g);
     close_one(&g->report_fd);
     close_one(&g->listener_fd);
-    announce(g, PL_NEWS_EXITED);
+    close_one(&g->orders_fd);
+    pl_keeper_announce(g, PL_NEWS_EXITED);
     pl_keeper_say(k, PL_INFO, "keeper.worker_exited", "generation=%llu name=%s %s",
                   (unsigned long long)g->exit.generation, g->order.name, pl_keeper_end_text(status, how));
 }
@@ -214,7 +249,7 @@ static void finish(struct pl_keeper *k, struct pl_generation *g) {
     atomic_store_explicit(&g->ring.head->closed, 1, memory_order_release);
     if (g->order.socket_name[0] != 0) pl_run_folder_remove_socket(&k->run, g->order.socket_name);
     g->exit.state = PL_GEN_GONE;
-    announce(g, PL_NEWS_GONE);
+    pl_keeper_announce(g, PL_NEWS_GONE);
     pl_keeper_say(k, PL_INFO, "keeper.worker_gone", "generation=%llu strays=%u took_ms=%llu",
                   (unsigned long long)g->exit.generation, g->exit.strays,
                   (unsigned long long)(k->now_ms - g->exited_ms));
@@ -231,6 +266,7 @@ static void look_at_exited(struct pl_keeper *k, struct pl_generation *g) {
 }
 
 static void look_at(struct pl_keeper *k, struct pl_generation *g) {
+    pl_keeper_look_at_forking(k, g);
     if (pl_keeper_alive(g) && g->kill_at_ms != 0 && k->now_ms >= g->kill_at_ms) {
         g->kill_at_ms = 0;
         pl_keeper_signal(k, g, SIGKILL, 0);
@@ -239,7 +275,7 @@ static void look_at(struct pl_keeper *k, struct pl_generation *g) {
     if (g->exit.state == PL_GEN_GONE || g->exit.state == PL_GEN_FREE) return;
     if (!g->stuck && g->killed_ms != 0 && k->now_ms - g->killed_ms >= k->set.stuck_ms) {
         g->stuck = true;
-        announce(g, PL_NEWS_STUCK);
+        pl_keeper_announce(g, PL_NEWS_STUCK);
         pl_keeper_say(k, PL_ERROR, "worker.stuck", "worker=%s generation=%llu pid=%u waited_ms=%llu",
                       g->order.name, (unsigned long long)g->exit.generation, g->exit.pid,
                       (unsigned long long)(k->now_ms - g->killed_ms));
@@ -293,6 +329,7 @@ uint64_t pl_keeper_workers_deadline(const struct pl_keeper *k) {
         const struct pl_generation *g = &k->generations[i];
         if (g->exit.state == PL_GEN_FREE || g->exit.state == PL_GEN_GONE) continue;
         at = pl_keeper_sooner(at, g->kill_at_ms);
+        at = pl_keeper_sooner(at, g->forking.until_ms);
         if (g->output_fd != -1 && g->drain_at_ms > k->now_ms) at = pl_keeper_sooner(at, g->drain_at_ms);
         if (g->exit.state == PL_GEN_EXITED) at = pl_keeper_sooner(at, g->sweep_at_ms);
         if (g->killed_ms != 0 && !g->stuck) at = pl_keeper_sooner(at, g->killed_ms + k->set.stuck_ms);

@@ -87,16 +87,59 @@ static uint64_t hash_word(uint64_t h, const char *word) {
     return h;
 }
 
-uint64_t pl_recipe_hash(const struct pl_recipe *r) {
-    static const uint64_t basis = UINT64_C(0xcbf29ce484222325);
-    uint64_t h = hash_word(basis, r->folder), environment = 0;
-    for (uint32_t i = 0; i < r->argc; i++) h = hash_word(h, r->argv[i]);
-    for (uint32_t i = 0; i < r->envc; i++) {
-        if (strncmp(r->envp[i], "PROMETHEUS_MULTIPROC_DIR=", 25) == 0 ||
-            strncmp(r->envp[i], "TMPDIR=", 7) == 0)
-            continue;
-        environment += hash_word(basis, r->envp[i]);
-    }
+static const uint64_t basis = UINT64_C(0xcbf29ce484222325);
+
+static bool begins_with_one(const char *variable, const char *const *names) {
+    for (; *names != NULL; names++)
+        if (strncmp(variable, *names, strlen(*names)) == 0) return true;
+    return false;
+}
+
+/* The environment in any order, less those that begin so. */
+static uint64_t finish_hash(uint64_t h, const struct pl_recipe *r, const char *const *without) {
+    uint64_t environment = 0;
+    for (uint32_t i = 0; i < r->envc; i++)
+        if (!begins_with_one(r->envp[i], without)) environment += hash_word(basis, r->envp[i]);
     h = (h ^ environment) * UINT64_C(0x100000001b3);
     return h != 0 ? h : 1;
+}
+
+uint64_t pl_recipe_hash(const struct pl_recipe *r) {
+    static const char *const another_at_every_start[] = { "PROMETHEUS_MULTIPROC_DIR=", "TMPDIR=", NULL };
+    uint64_t h = hash_word(basis, r->folder);
+    for (uint32_t i = 0; i < r->argc; i++) h = hash_word(h, r->argv[i]);
+    return finish_hash(h, r, another_at_every_start);
+}
+
+uint64_t pl_recipe_family(const struct pl_recipe *r) {
+    static const char *const per_worker[] = { "PROMETHEUS_MULTIPROC_DIR=", "TMPDIR=",
+                                              "CUDA_VISIBLE_DEVICES=",     "PYTORCH_CUDA_ALLOC_CONF=",
+                                              "PLIMSOLL_WORKER=",          NULL };
+    uint64_t h = hash_word(basis, r->folder);
+    for (uint32_t i = 0; i < r->argc; i++) {
+        h = hash_word(h, r->argv[i]);
+        if (strcmp(r->argv[i], "--worker-id") == 0) i++;
+    }
+    return finish_hash(h, r, per_worker);
+}
+
+bool pl_recipe_zygote(struct pl_recipe *r, const struct pl_strings *preload, struct pl_arena *a,
+                      struct pl_err *err) {
+    struct pl_kitchen k = { .arena = a, .out = r };
+    struct pl_buf names;
+    pl_buf_init(&names, (size_t)64 << 10);
+    bool fits = pl_buf_adds(&names, "PLIMSOLL_ZYGOTE_PRELOAD=");
+    for (size_t i = 0; i < preload->count; i++)
+        fits = fits && (i == 0 || pl_buf_adds(&names, ",")) && pl_buf_adds(&names, preload->at[i]);
+    char **envp = pl_arena_alloc(a, (r->envc + 2) * sizeof *envp);
+    r->argv[2] = pl_kitchen_print(&k, "plimsoll.zygote"); /* PYTHON -m plimsoll.worker ... */
+    char *word = fits ? pl_kitchen_print(&k, "%s", pl_buf_text(&names)) : NULL;
+    pl_buf_free(&names);
+    if (envp == NULL || word == NULL || k.failed)
+        return PL_FAIL(err, PL_E_NOMEM, "the zygote's recipe does not fit");
+    memcpy(envp, r->envp, r->envc * sizeof *envp);
+    envp[r->envc++] = word;
+    envp[r->envc] = NULL;
+    r->envp = envp;
+    return true;
 }

@@ -65,4 +65,10 @@ bool pl_recipe_llama(const struct pl_config *c, const struct pl_service_config *
 /* One number for one recipe: folder, argv, and the environment in any order, without PROMETHEUS_MULTIPROC_DIR
  * and TMPDIR, which are another one's at every start. Never 0. */
 uint64_t pl_recipe_hash(const struct pl_recipe *r);
+/* The same for what all workers of one zygote have in common: without the worker's number, and without
+ * variables that are read again when they are needed (the list is python/plimsoll/imports.py's). Never 0. */
+uint64_t pl_recipe_family(const struct pl_recipe *r);
+/* Turns the recipe of a worker into that of its zygote. `preload`: further modules. False without memory. */
+bool pl_recipe_zygote(struct pl_recipe *r, const struct pl_strings *preload, struct pl_arena *a,
+                      struct pl_err *err);
 #endif

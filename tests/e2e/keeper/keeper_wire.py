@@ -8,7 +8,8 @@ HELLO, LIST, SPAWN, SIGNAL, NOTE, HOLD, FORGET, UPGRADE, TAKE, STOOD_DOWN, BYE =
 WELCOME, ITEM, HELD, LIST_END, SPAWNED, DONE, REFUSED = range(65, 72)
 RUNNING, EXITED, GONE, STUCK, HELM, STAND_DOWN, UPGRADED, MAIN_EXITED, STOP = range(80, 89)
 HELM_ROLE, CANDIDATE_ROLE, LEAVING_ROLE = 1, 2, 3
-LISTENER, CONTROL, USER, ASIDE = 1, 2, 4, 8
+LISTENER, CONTROL, USER, ASIDE, ZYGOTE = 1, 2, 4, 8, 16
+BY_EXEC, STANDBY, FORK, REFUSED_WAY = 0, 32, 33, 34  # exec_step of what runs
 FIRST_ASIDE = 1 << 48
 
 RING_DATA_AT = 4096
@@ -24,9 +25,9 @@ def hello(oldest=1, newest=1, build=b"test"):
 
 
 def spawn(flags=0, page=4096, ring=65536, rank=0, stop=15, stop_ms=5000, name=b"x", sock=b"", user=0, oom=0, nofile=0,
-          recipe_hash=0):
-    return struct.pack("<QQQQIIIIIIiiII32s32s", recipe_hash, nofile, 0, 0, flags, page, ring, rank, stop, stop_ms, oom, 0,
-                       user, user, name, sock)
+          recipe_hash=0, zygote=0):
+    return struct.pack("<QQQQIIIIIIiiII32s32sQ", recipe_hash, nofile, 0, 0, flags, page, ring, rank, stop, stop_ms, oom, 0,
+                       user, user, name, sock, zygote)
 
 
 def recipe(words, env=(), folder="/"):

@@ -88,7 +88,7 @@ TEST(the_layout_is_the_one_that_was_agreed) {
         { sizeof(struct pl_wire_head), 16 },
         { sizeof(struct pl_wire_hello), 56 },
         { sizeof(struct pl_wire_list), 32 },
-        { sizeof(struct pl_wire_spawn), 152 },
+        { sizeof(struct pl_wire_spawn), 160 },
         { sizeof(struct pl_wire_signal), 32 },
         { offsetof(struct pl_wire_note, note), 32 },
         { sizeof(struct pl_wire_hold), 56 },

@@ -47,7 +47,8 @@ static int finish(void **state) {
 static struct pl_generation *have(uint64_t number, enum pl_generation_state state) {
     struct pl_generation *g = &k->generations[number % PL_KEEPER_GENERATIONS];
     if (g->exit.state != PL_GEN_FREE) pl_keeper_forget(g);
-    g->output_fd = g->report_fd = g->listener_fd = -1;
+    g->output_fd = g->report_fd = g->listener_fd = g->orders_fd = -1;
+    g->forking.recipe_fd = g->forking.control_fd = g->forking.output_fd = -1;
     g->exit.generation = number;
     g->exit.state = state;
     g->page_fd = pl_memfd_create("page", 4096);

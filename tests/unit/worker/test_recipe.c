@@ -289,6 +289,41 @@ KITCHEN(check_hash) {
     assert_true(pl_recipe_hash(&k->recipe) != first);
 }
 
+/* What all workers of one zygote have in common: another worker, another card, another folder are the same.
+ */
+KITCHEN(check_family) {
+    COOK(k, "A=1", "CUDA_VISIBLE_DEVICES=0", "PLIMSOLL_DRYDOCK_SHM=a");
+    uint64_t first = pl_recipe_family(&k->recipe);
+    assert_int_not_equal(first, 0);
+    k->facts.worker = 7;
+    k->facts.prom_dir = "/run/plimsoll/default/prom/1-2";
+    k->facts.tmp_dir = "/run/plimsoll/default/tmp/1-2";
+    COOK(k, "CUDA_VISIBLE_DEVICES=1", "PLIMSOLL_DRYDOCK_SHM=a", "A=1",
+         "PYTORCH_CUDA_ALLOC_CONF=backend:native");
+    assert_true(pl_recipe_family(&k->recipe) == first);
+    COOK(k, "A=2", "PLIMSOLL_DRYDOCK_SHM=a");
+    assert_true(pl_recipe_family(&k->recipe) != first);
+    COOK(k, "A=1", "OMP_NUM_THREADS=1", "PLIMSOLL_DRYDOCK_SHM=a");
+    assert_true(pl_recipe_family(&k->recipe) != first);
+    COOK(k, "A=1", "PLIMSOLL_DRYDOCK_SHM=b");
+    assert_true(pl_recipe_family(&k->recipe) != first);
+    k->facts.ident = "other:Class";
+    COOK(k, "A=1", "PLIMSOLL_DRYDOCK_SHM=a");
+    assert_true(pl_recipe_family(&k->recipe) != first);
+}
+
+KITCHEN(check_zygote) {
+    const char *names[] = { "pandas", "PIL.Image" };
+    const struct pl_strings preload = { .at = names, .count = 2 };
+    COOK(k, "A=1");
+    uint32_t before = k->recipe.envc;
+    assert_true(pl_recipe_zygote(&k->recipe, &preload, &k->arena, &k->err));
+    assert_string_equal(k->recipe.argv[2], "plimsoll.zygote");
+    assert_int_equal(k->recipe.envc, before + 1);
+    assert_string_equal(k->recipe.envp[before], "PLIMSOLL_ZYGOTE_PRELOAD=pandas,PIL.Image");
+    assert_null(k->recipe.envp[before + 1]);
+}
+
 #define NAMED(name, check) \
     TEST(name) { check(*state); }
 NAMED(the_interpreter_runs_our_launcher_with_bentomls_own_arguments, check_argv)
@@ -303,6 +338,8 @@ NAMED(a_variable_given_twice_is_passed_once, check_doubles)
 NAMED(what_is_missing_or_ours_is_refused, check_refusals)
 NAMED(without_memory_it_fails_at_any_point, check_without_memory)
 NAMED(the_hash_leaves_out_what_is_new_at_every_start, check_hash)
+NAMED(the_family_leaves_out_what_may_differ_between_its_workers, check_family)
+NAMED(a_zygote_has_its_workers_recipe_and_more_modules, check_zygote)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 RUN(T(the_interpreter_runs_our_launcher_with_bentomls_own_arguments),
@@ -311,4 +348,6 @@ RUN(T(the_interpreter_runs_our_launcher_with_bentomls_own_arguments),
     T(the_services_own_env_comes_on_top), T(our_modules_come_first_on_the_python_path),
     T(offline_keeps_the_hubs_out), T(a_variable_given_twice_is_passed_once),
     T(what_is_missing_or_ours_is_refused), T(without_memory_it_fails_at_any_point),
-    T(the_hash_leaves_out_what_is_new_at_every_start))
+    T(the_hash_leaves_out_what_is_new_at_every_start),
+    T(the_family_leaves_out_what_may_differ_between_its_workers),
+    T(a_zygote_has_its_workers_recipe_and_more_modules))
