@@ -22,6 +22,8 @@ from plimsoll import page as pages
 
 current = contextvars.ContextVar("plimsoll_call", default=None)
 
+OPEN = "plimsoll.call"  # in the scope of a request that has a Call already: the fast lane gives it back
+
 ID_HEADER = b"x-plimsoll-id"
 WARMUP_HEADER = b"x-plimsoll-warmup"
 LENGTH_HEADER = b"content-length"
@@ -79,6 +81,7 @@ class Endpoint:
         self.oom = False
         self.title = f"{service} {path} "
         self.names = names
+        self.wrapper = None  # what stands in the place of the handler
         self.tags = {}  # by bucket; as many as the page has
         self.batch_tag = None  # of the last batch
         self.batch_done = None  # (figures, items) of batches that no request has carried to the page yet
@@ -105,6 +108,7 @@ class Recorder:
         self.history = history
         self.memory = memory.Memory(page, degrade)
         self.quiet = threading.Condition(page.lock)  # no user code runs
+        self.served = False  # a request has come by the fast lane
 
     # --- with the page's lock held
 
@@ -271,6 +275,32 @@ class Recorder:
             elif call.handlers == 0:  # the last one decides: it may have dealt with another's failure
                 call.outcome, call.error = 0, ""
                 call.flags &= ~pages.OOM
+            self._settle(call)
+
+    # --- the fast lane: as arrived() and handler_begins(), and as handler_ends() and sent(), in one each
+
+    def lane_begins(self, call, endpoint, args, kwargs):
+        bucket = shapes.of_call(endpoint.names, args, kwargs) if self.memory.enabled else None
+        self.memory.settle()
+        with self.page.lock:
+            if not self.served:
+                self.page.stamp("serving_ms")
+                self.served = True
+            if call.ended:
+                call = self._orphan(call, endpoint)
+            call.handlers += 1
+            if bucket is not None:
+                call.tag = self._tag(endpoint, bucket)
+            self._begin(call)
+        return call
+
+    def lane_ends(self, call):
+        """It was answered with 200."""
+        self.memory.settle()
+        with self.page.lock:
+            call.handlers -= 1
+            call.status = 200
+            call.finished = True
             self._settle(call)
 
     def batch_begins(self, endpoint, args):
@@ -469,14 +499,8 @@ class Edge:
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
             return await self._lifespan(scope, receive, send)
-        request, flags, length = request_of(scope.get("headers", ()))
-        endpoint, more, at_edge = self.routes.find(scope.get("method", "GET"), scope["path"])
-        flags |= more
-        if at_edge and not flags & (pages.BATCHED | pages.TASK):
-            flags |= pages.EDGE
-        call = Call(request, flags, endpoint, input_bytes=length)
+        call = scope.pop(OPEN, None) or self._arrives(scope)
         current.set(call)
-        self.recorder.arrived(call, at_edge)
 
         async def watched_send(message):
             await send(message if self.drain is None else self.drain.head(message))
@@ -502,6 +526,16 @@ class Edge:
             self.recorder.left(call, error)
             if self.drain is not None:
                 self.drain.left()
+
+    def _arrives(self, scope):
+        request, flags, length = request_of(scope.get("headers", ()))
+        endpoint, more, at_edge = self.routes.find(scope.get("method", "GET"), scope["path"])
+        flags |= more
+        if at_edge and not flags & (pages.BATCHED | pages.TASK):
+            flags |= pages.EDGE
+        call = Call(request, flags, endpoint, input_bytes=length)
+        self.recorder.arrived(call, at_edge)
+        return call
 
     def is_last(self, call, message):
         """Whether this piece of the reply is its last, and may be the end of the Call."""

@@ -1,0 +1,27 @@
+"""Sources that the differential tests have passed on: made by `python -m plimsoll.lane.fingerprint`."""
+
+KNOWN = {
+    "_bentoml_impl.server.app:ServiceAppFactory.api_endpoint": ("e7721288fa866de6",),
+    "_bentoml_impl.server.app:ServiceAppFactory.api_endpoint_wrapper": ("18842e99e6086c0f",),
+    "_bentoml_impl.server.app:ServiceAppFactory._add_response_headers": ("5c3537e5a178f156",),
+    "_bentoml_impl.server.app:ServiceAppFactory._to_thread": ("6177357a1e2d1852",),
+    "_bentoml_impl.server.app:ServiceAppFactory.routes": ("76e13cac15d1dd71",),
+    "_bentoml_impl.server.app:ServiceAppFactory.middlewares": ("bce0377ff45b69be",),
+    "_bentoml_impl.server.app:ServiceAppFactory.__call__": ("612f235b8e8b0f28",),
+    "_bentoml_impl.server.app:ContextMiddleware.__call__": ("4d965396cb88eacd",),
+    "_bentoml_impl.serde:Serde.parse_request": ("c1ca947b3c99dfdf",),
+    "_bentoml_impl.serde:JSONSerde": ("8d3a3ac09685f237",),
+    "_bentoml_sdk.io_models:IOMixin.from_http_request": ("c059b9cfda27ee1d",),
+    "_bentoml_sdk.io_models:IOMixin.to_http_response": ("c02e0a159e2f94ca",),
+    "_bentoml_sdk.io_models:IOMixin.mime_type": ("babaa4832e83deb7",),
+    "_bentoml_sdk.io_models:IORootModel": ("f642a3ad0cc6d5a3",),
+    "_bentoml_sdk.method:APIMethod._local_call": ("72c85cd5fadd8a7c",),
+    "bentoml._internal.context:ServiceContext": ("65d9d272d9a1a633",),
+    "bentoml._internal.server.base_app:BaseAppFactory.__call__": ("798667a6818d2ada",),
+    "bentoml._internal.server.base_app:BaseAppFactory.middlewares": ("a9e13313f2deae3f",),
+    "bentoml._internal.server.http.instruments:RunnerTrafficMetricsMiddleware": ("9f02a90731b1fea0",),
+    "prometheus_client.metrics:Histogram.observe": ("38beca3be1d1595b",),
+    "starlette.applications:Starlette.__call__": ("5bf3135c4e85b7f5",),
+    "starlette.applications:Starlette.build_middleware_stack": ("aca3f8e780a2be62",),
+    "starlette.routing:Router.__call__": ("e93fc286faeae611",),
+}

@@ -1,0 +1,563 @@
+"""uvicorn's own HTTP protocol with the lane in front of it.
+
+A request that the lane takes runs on a handler thread (pool.py) or as a task of the loop; the thread writes a short
+reply to the socket itself, so that the loop is woken only when there is something left to do. Every other request, and
+every outcome but a plain 200, goes to uvicorn's parser with the bytes as they came.
+
+At any moment a connection is in one of three hands: nobody's (idle), the lane's (`_run`), or uvicorn's (`_theirs`).
+What arrives meanwhile is kept and looked at when it is nobody's again. A run ends for its client once: `claim()` is won
+by its reply or by its deadline.
+"""
+
+import _thread
+import asyncio
+import os
+import re
+import time
+
+from plimsoll import page as pages
+from plimsoll import deadline, records
+from plimsoll.lane import context, counts, endpoint, pool
+
+MOST_HEAD = 16384
+MOST_KEPT = 65536
+HEAD = re.compile(rb"POST ([!-~]+) HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)+)\r\n")
+FIELD = re.compile(
+    rb"^(host|content-length|content-type|transfer-encoding|connection|expect|upgrade|traceparent|tracestate|baggage"
+    rb"|x-plimsoll-id|x-plimsoll-warmup):[ \t]*([^\r\n]*?)[ \t]*\r$",
+    re.I | re.M,
+)
+TRACE = (b"traceparent", b"tracestate", b"baggage")
+clock = time.perf_counter
+
+
+class Shared:
+    """What the connections of a worker share. Empty until the service's instance is there."""
+
+    lanes = {}
+    pool = None
+    recorder = None
+    counts = None
+    base = None  # the context that requests descend from
+    deadline_s = None
+    running = {}  # Run: None, in the order of their beginning
+    timer = None
+    _date = (0, b"")
+
+    @classmethod
+    def head(cls, length, tail, span_id):
+        now = int(time.time())
+        stamp, line = cls._date
+        if stamp != now:
+            text = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
+            line = b"HTTP/1.1 200 OK\r\ndate: " + text.encode("ascii") + b"\r\ncontent-length: "
+            cls._date = (now, line)
+        return b"%b%d%b" % (line, length, tail % span_id)
+
+
+def open_lane(factory, app, lanes, recorder, base, deadline_s):
+    loop = asyncio.get_running_loop()
+    Shared.counts = counts.find(app, lanes)
+    endpoint.answer_outcomes(factory)
+    if any(not e.is_async for e in lanes.values()):
+        Shared.pool = pool.Pool(factory.service.config.get("threads", 1), loop, base)
+        factory._to_thread = Shared.pool.run
+    if Shared.counts is not None:
+        destroy = factory.destroy_instance
+
+        async def destroy_instance(app):
+            Shared.counts.hand_over()
+            await destroy(app)
+
+        factory.destroy_instance = destroy_instance
+    Shared.recorder, Shared.base, Shared.deadline_s = recorder, base, deadline_s
+    Shared.lanes = lanes
+
+
+class Request:
+    """What the head says: where it goes, where the body begins, how long it is, and for whom."""
+
+    __slots__ = ("endpoint", "start", "total", "traced", "id", "flags")
+
+
+def look(data):
+    """A Request, or None when it is not for the lane; the head must be whole."""
+    form = HEAD.match(data, 0, MOST_HEAD)
+    if form is None:
+        return None
+    target = form[1]
+    found = Shared.lanes.get(target)
+    if found is None:
+        path, mark, _ = target.partition(b"?")
+        found = Shared.lanes.get(path) if mark else None
+        if found is None:
+            return None
+    length, hosts, types, traced, request, flags = -1, 0, 0, False, 0, pages.LANE
+    for name, value in FIELD.findall(data, form.start(2), form.end(2)):
+        name = name.lower()
+        if name == b"content-length":
+            if length >= 0 or not value.isdigit() or len(value) > 15:
+                return None
+            length = int(value)
+        elif name == b"content-type":
+            types += 1
+            if types > 1 or value.split(b";", 1)[0].strip() != b"application/json":
+                return None
+        elif name == b"host":
+            hosts += 1
+        elif name == records.ID_HEADER:
+            if request == 0 and records.ID_FORM.fullmatch(value):
+                request = int(value, 16)
+        elif name == records.WARMUP_HEADER:
+            flags |= pages.WARMUP
+        elif name in TRACE:
+            traced = True
+        else:
+            return None
+    if hosts != 1 or length < 0:
+        return None
+    out = Request()
+    out.endpoint, out.start, out.total = found, form.end(), form.end() + length
+    out.traced, out.id, out.flags = traced, request, flags
+    return out
+
+
+class Run:
+    """One request in the lane. `late`: its time was up before it ended, and its client has been told."""
+
+    __slots__ = ("endpoint", "raw", "head", "body", "connection", "call", "traced", "span_id", "request", "response",
+                 "began", "direct", "late", "task", "_claim")  # fmt: skip
+
+    def __init__(self, request, raw, connection):
+        self.endpoint = request.endpoint
+        self.raw = raw
+        self.head = raw[: request.start - 2]
+        self.body = raw[request.start :]
+        self.connection = connection
+        self.call = records.Call(request.id, request.flags, request.endpoint.record, input_bytes=len(self.body))
+        self.traced = request.traced
+        self.began = clock()
+        self.direct = False
+        self.late = False
+        self.task = None
+        self._claim = _thread.allocate_lock()
+
+    def claim(self):
+        """True for the first one who asks."""
+        return self._claim.acquire(False)
+
+    def reply(self, body):
+        return Shared.head(len(body), self.endpoint.reply_tail, self.span_id) + body
+
+
+def encode(run, output):
+    """The reply, or an Outcome."""
+    if run.response.touched:
+        return endpoint.Outcome(None, output, run.response)
+    try:
+        body = run.endpoint.encode(output)
+    except Exception as exc:
+        return endpoint.Outcome(exc, None, run.response)
+    if body is None:
+        return endpoint.Outcome(None, output, run.response)
+    return run.reply(body)
+
+
+def run_sync(run):
+    """On a handler thread, in a context of its own: the reply, or an Outcome."""
+    context.enter(run)
+    try:
+        try:
+            args, kwargs = run.endpoint.parse(run.body)
+        except Exception as exc:
+            return endpoint.Outcome(exc, None, run.response)
+        recorder, call = Shared.recorder, run.call
+        run.call = call = recorder.lane_begins(call, run.endpoint.record, args, kwargs)
+        history = recorder.history
+        tagged = history is not None and history.tagging
+        if tagged:
+            history.tag(run.endpoint.record, call)
+        error = None
+        try:
+            output = run.endpoint.local(*args, **kwargs)
+        except BaseException as exc:  # SystemExit too: BentoML raises it in the loop, and the worker ends
+            error = exc
+        if tagged:
+            history.untag()
+        args = kwargs = None
+        if error is None:
+            result = encode(run, output)
+            if type(result) is bytes:
+                return result
+            recorder.handler_ends(call, None)
+            return result
+        recorder.handler_ends(call, error)
+        return endpoint.Outcome(error, None, run.response)
+    finally:
+        context.leave(run)
+
+
+async def run_async(run):
+    context.enter(run)
+    try:
+        try:
+            args, kwargs = run.endpoint.parse(run.body)
+        except Exception as exc:
+            return endpoint.Outcome(exc, None, run.response)
+        recorder = Shared.recorder
+        run.call = call = recorder.lane_begins(run.call, run.endpoint.record, args, kwargs)
+        try:
+            output = await run.endpoint.local(*args, **kwargs)
+        except asyncio.CancelledError as exc:
+            recorder.handler_ends(call, exc)
+            if asyncio.current_task().cancelling():
+                raise
+            return endpoint.Outcome(exc, None, run.response)
+        except Exception as exc:
+            recorder.handler_ends(call, exc)
+            return endpoint.Outcome(exc, None, run.response)
+        except BaseException as exc:
+            recorder.handler_ends(call, exc)
+            raise
+        args = kwargs = None
+        result = encode(run, output)
+        if type(result) is not bytes:
+            recorder.handler_ends(call, None)
+        return result
+    finally:
+        context.leave(run)
+
+
+def counted(run, answered):
+    if Shared.counts is not None:
+        Shared.counts.ends(run.endpoint, answered, clock(), run.began)
+
+
+# --- deadlines: all are as long, so that the first to begin is the first to be late
+
+
+def watch(loop, run):
+    Shared.running[run] = None
+    if Shared.timer is None and Shared.deadline_s is not None:
+        Shared.timer = loop.call_later(Shared.deadline_s, expire, loop)
+
+
+def expire(loop):
+    Shared.timer = None
+    now = clock()
+    for run in list(Shared.running):
+        left = run.began + Shared.deadline_s - now
+        if left > 0:
+            Shared.timer = loop.call_later(left, expire, loop)
+            return
+        Shared.running.pop(run, None)
+        if run.claim():
+            run.connection.time_is_up(run)
+
+
+class Placeholder:
+    """Among uvicorn's tasks, for a handler whose client has gone: a worker that ends waits for it."""
+
+    def cancel(self, msg=None):
+        return False
+
+
+def of(base):
+    """The lane in front of this protocol class: uvicorn's for httptools, or the one for h11."""
+
+    class LaneProtocol(base):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self._theirs = False  # uvicorn's parser holds a request, or a part of one
+            self._partial = False  # (httptools)
+            self._run = None
+            self._kept = b""  # arrived while it was in somebody's hands
+            self._expected = None  # a Request whose body is not whole
+            self._buffer = None
+            self._fd = -1  # a descriptor of the socket for handler threads, which no other file gets meanwhile
+            self._ending = False
+            self._gone = False
+            self._used = 0.0
+            self._placeholder = None
+
+        # --- bytes from the peer
+
+        def data_received(self, data):
+            if self._theirs:
+                super().data_received(data)
+                if self.cycle is not None and self.cycle.response_complete and self._is_idle():
+                    self._theirs = False  # it was answered before its body was whole
+            elif self._run is not None:
+                self._kept += data
+                if len(self._kept) > MOST_KEPT:
+                    self.flow.pause_reading()
+                if self._run is None:  # its thread has ended it meanwhile, and may not have seen this
+                    self._go_on()
+            else:
+                self._take(data)
+
+        def _take(self, data):
+            request = self._expected
+            if request is not None:
+                self._buffer += data
+                if len(self._buffer) < request.total:
+                    return
+                data = bytes(self._buffer)
+                self._expected = self._buffer = None
+            else:
+                request = look(data) if Shared.lanes and not self._ending else None
+                if request is None:
+                    self._give(data)
+                    return
+                if len(data) < request.total:
+                    self._expected = request
+                    self._buffer = bytearray(data)
+                    return
+            if len(data) > request.total:
+                self._kept = data[request.total :] + self._kept
+                data = data[: request.total]
+            self._start(Run(request, data, self))
+
+        def _give(self, data):
+            """To uvicorn."""
+            self._theirs = True
+            if Shared.counts is not None and data[:4] == b"GET " and b"/metrics" in data[:256]:
+                Shared.counts.hand_over()
+            super().data_received(data)
+
+        def _start(self, run):
+            self._run = run
+            self._used = run.began
+            if self.timeout_keep_alive_task is None:
+                self._arm(self.timeout_keep_alive)
+            if Shared.counts is not None:
+                Shared.counts.begins(run.endpoint)
+            watch(self.loop, run)
+            if run.endpoint.is_async:
+                run.task = task = self.loop.create_task(self._serve(run), context=Shared.base.copy())
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+                return
+            if self.scheme == "http" and self.transport.get_write_buffer_size() == 0:
+                run.direct = True
+                if self._fd < 0:
+                    self._fd = os.dup(self.transport.get_extra_info("socket").fileno())
+            Shared.pool.submit(self._thread, run)
+
+        # --- the end of a run
+
+        async def _serve(self, run):
+            try:
+                result = await run_async(run)
+            except BaseException:  # cancelled: late, or the worker ends with it
+                self._broken_off(run)
+                raise
+            Shared.running.pop(run, None)
+            if not run.claim():
+                counted(run, False)
+                if type(result) is bytes:
+                    Shared.recorder.handler_ends(run.call, None)
+                return
+            if type(result) is not bytes:
+                self._give_back(run, result)
+                return
+            self.server_state.total_requests += 1
+            if not self.transport.is_closing():
+                self.transport.write(result)
+            counted(run, True)
+            Shared.recorder.lane_ends(run.call)
+            self._run = None
+            if self._kept or self._ending:
+                self._go_on()
+
+        def _broken_off(self, run):
+            Shared.running.pop(run, None)
+            counted(run, False)
+            if run.claim():
+                run.call.cut = True
+                Shared.recorder.left(run.call, None)
+                self._run = None
+                self.transport.close()
+
+        def _thread(self, run):
+            """On a handler thread."""
+            if run.late:
+                counted(run, False)
+                return  # its time was up while it waited for its turn
+            result = Shared.base.copy().run(run_sync, run)
+            Shared.running.pop(run, None)
+            if not run.claim():
+                counted(run, False)
+                if type(result) is bytes:
+                    Shared.recorder.handler_ends(run.call, None)
+                return
+            if type(result) is not bytes or not run.direct:
+                Shared.pool.to_loop(self._end, run, result)
+                return
+            try:
+                sent = os.write(self._fd, result)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                sent = len(result)  # the peer has gone; the loop sees it, too
+            if sent < len(result):
+                Shared.pool.to_loop(self._end, run, result[sent:])
+                return
+            self.server_state.total_requests += 1
+            self._run = None
+            if self._kept or self._ending or self._gone:
+                Shared.pool.to_loop(self._go_on)
+            counted(run, True)
+            Shared.recorder.lane_ends(run.call)
+
+        def _end(self, run, result):
+            """On the loop, for what a thread could not end by itself."""
+            if type(result) is not bytes:
+                self._give_back(run, result)
+                return
+            self.server_state.total_requests += 1
+            if not self.transport.is_closing():
+                self.transport.write(result)
+            counted(run, True)
+            Shared.recorder.lane_ends(run.call)
+            self._run = None
+            self._go_on()
+
+        def _go_on(self):
+            """On the loop: it is nobody's again."""
+            if self._run is not None or self._theirs:
+                return
+            if self._gone:
+                self._close_fd()
+                if self._placeholder is not None:
+                    self.tasks.discard(self._placeholder)
+                    self._placeholder = None
+            elif self._ending:
+                super().shutdown()
+            elif self._kept:
+                data, self._kept = self._kept, b""
+                self.flow.resume_reading()
+                self._take(data)
+
+        # --- the same request again, for BentoML's application
+
+        def _give_back(self, run, outcome):
+            counted(run, False)
+            run.call.flags |= pages.RETURNED
+            self._again(run, {endpoint.OUTCOME: outcome, records.OPEN: run.call})
+
+        def time_is_up(self, run):
+            run.late = True
+            run.call.cut = True
+            run.call.flags |= pages.RETURNED
+            if run.task is not None:
+                run.task.cancel()
+            self._again(run, {deadline.LATE: run, records.OPEN: run.call})
+
+        def _again(self, run, more):
+            self._run = None
+            if self._gone or self.transport.is_closing():
+                task = self.loop.create_task(self._for_nobody(run, more), context=Shared.base.copy())
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+                self._go_on()
+                return
+            app = self.app
+
+            async def with_more(scope, receive, send):
+                scope.update(more)
+                await app(scope, receive, send)
+
+            self._theirs = True
+            self.app = with_more
+            self._unset_keepalive_if_required()
+            try:
+                super().data_received(run.raw)
+            finally:
+                self.app = app
+            if self._ending and self.cycle is not None:
+                self.cycle.keep_alive = False
+
+        async def _for_nobody(self, run, more):
+            """The client has gone; what BentoML logs, counts and does behind a reply is done all the same."""
+            body = [{"type": "http.request", "body": run.body, "more_body": False}]
+
+            async def receive():
+                return body.pop() if body else {"type": "http.disconnect"}
+
+            async def send(_):
+                pass
+
+            await self.app({**context.scope_of(run), **more}, receive, send)
+
+        # --- uvicorn's side
+
+        if hasattr(base, "on_message_complete"):  # httptools
+
+            def on_message_begin(self):
+                self._partial = True
+                super().on_message_begin()
+
+            def on_message_complete(self):
+                self._partial = False
+                super().on_message_complete()
+
+            def _is_idle(self):
+                return not self._partial and not self.pipeline and self.cycle.response_complete
+
+        else:
+
+            def _is_idle(self):
+                import h11
+
+                return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+
+        def on_response_complete(self):
+            super().on_response_complete()
+            if self._theirs and self._is_idle():
+                self._theirs = False
+                if self._kept:
+                    self.loop.call_soon(self._go_on, context=Shared.base.copy())
+
+        def _arm(self, after_s):
+            self.timeout_keep_alive_task = self.loop.call_later(after_s, self.timeout_keep_alive_handler)
+
+        def timeout_keep_alive_handler(self):
+            """The timer is set once and looks when the connection was used last: not one for each request."""
+            self.timeout_keep_alive_task = None
+            left = self._used + self.timeout_keep_alive - clock()
+            if self._run is not None or self._expected is not None or left > 0:
+                self._arm(max(left, 0.0) or self.timeout_keep_alive)
+            else:
+                super().timeout_keep_alive_handler()
+
+        def connection_lost(self, exc):
+            if self._expected is not None:  # uvicorn and BentoML have their way with half a request
+                data, self._expected, self._buffer = bytes(self._buffer), None, None
+                self._give(data)
+            self._gone = True
+            run = self._run
+            if run is not None and run.task is None:
+                self._placeholder = Placeholder()
+                self.tasks.add(self._placeholder)
+            elif self._fd >= 0 and run is None:
+                self._close_fd()
+            super().connection_lost(exc)
+            self._unset_keepalive_if_required()
+            if run is not None and self._run is None:  # it has ended meanwhile
+                self._go_on()
+
+        def _close_fd(self):
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+        def shutdown(self):
+            if self._expected is not None:
+                data, self._expected, self._buffer = bytes(self._buffer), None, None
+                self._give(data)
+            self._ending = True
+            if self._run is None:
+                super().shutdown()
+
+    return LaneProtocol
