@@ -20,7 +20,6 @@ metrics and background tasks are BentoML's, and no handler runs twice.
 This module imports nothing of BentoML: the others are imported once the service is there.
 """
 
-import contextvars
 import sys
 
 OLDEST_PYTHON = (3, 11)  # create_task(context=), Task.cancelling()
@@ -47,11 +46,12 @@ class Lane:
                 out.setdefault(e.path, f"off: {self.all_off or self.reasons.get(e.index, 'not known')}")
         return out
 
-    def prepare(self, service, endpoints, allowed, deadline_s):
-        """Before BentoML makes its application. `allowed` None: yes, else why not. `deadline_s`: what BentoML's own
+    def prepare(self, service, endpoints, why_not, deadline_s):
+        """Before BentoML makes its application. `why_not`: None, or why it is not
+        wanted. `deadline_s`: what BentoML's own
         timeout is moved to. What is missing in BentoML costs the lane, and nothing else."""
         self._endpoints = endpoints
-        self.all_off = allowed or self._not_here()
+        self.all_off = why_not or self._not_here()
         if self.all_off is None:
             try:
                 self._put_in_place(service, deadline_s)
@@ -78,25 +78,24 @@ class Lane:
 
         from plimsoll.lane import protocol
 
-        base = contextvars.copy_context()  # that of uvicorn, and so of every connection
         auto.AutoHTTPProtocol = protocol.of(auto.AutoHTTPProtocol)
         original = ServiceAppFactory.create_instance
 
         async def create_instance(factory, app):
             await original(factory, app)
             if factory.service is service:
-                self._open(factory, app, base, deadline_s)
+                self._open(factory, app, deadline_s)
 
         ServiceAppFactory.create_instance = create_instance
 
-    def _open(self, factory, app, base, deadline_s):
+    def _open(self, factory, app, deadline_s):
         """The instance is there. A service of a shape that nobody thought of is one for BentoML's own way."""
         try:
             from plimsoll.lane import eligible, protocol
 
             self.all_off, lanes, self.reasons = eligible.compile_service(factory, self._endpoints)
             if lanes:
-                protocol.open_lane(factory, app, lanes, self.recorder, base, deadline_s)
+                protocol.open_lane(factory, app, lanes, self.recorder, deadline_s)
                 self.lanes = lanes
         except Exception as exc:
             self.all_off = f"{type(exc).__name__}: {exc}"

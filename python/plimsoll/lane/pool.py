@@ -13,11 +13,10 @@ from anyio.lowlevel import current_token
 
 
 class Pool:
-    """Made on the event loop. `base` is the context that requests descend from."""
+    """Made on the event loop."""
 
-    def __init__(self, threads, loop, base):
+    def __init__(self, threads, loop):
         self.loop = loop
-        self.base = base
         self._most = threads
         self._started = 0
         self._jobs = queue.SimpleQueue()
@@ -29,13 +28,6 @@ class Pool:
         if self._started < self._most and self._jobs.qsize() > 0:
             self._started += 1
             threading.Thread(target=self._main, name="AnyIO worker thread", daemon=True).start()
-
-    def to_loop(self, callback, *args):
-        """From a thread: runs it on the loop, in a context like a connection's."""
-        try:
-            self.loop.call_soon_threadsafe(callback, *args, context=self.base.copy())
-        except RuntimeError:
-            pass  # the loop has ended under a handler that nobody waits for
 
     async def run(self, func, *args, **kwargs):
         """In place of ServiceAppFactory._to_thread."""
@@ -51,7 +43,10 @@ class Pool:
             result = context.run(func, *args, **kwargs)
         except BaseException as exc:  # for the one who waits, SystemExit too: as anyio does
             error = exc
-        self.to_loop(deliver, future, result, error)
+        try:
+            self.loop.call_soon_threadsafe(deliver, future, result, error)
+        except RuntimeError:
+            pass  # the loop has ended under a handler that nobody waits for
 
     def _main(self):
         try:

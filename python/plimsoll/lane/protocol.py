@@ -11,6 +11,7 @@ by its reply or by its deadline.
 
 import _thread
 import asyncio
+import contextvars
 import os
 import re
 import time
@@ -38,7 +39,7 @@ class Shared:
     pool = None
     recorder = None
     counts = None
-    base = None  # the context that requests descend from
+    base = None  # the context that requests descend from: that of a connection
     deadline_s = None
     running = {}  # Run: None, in the order of their beginning
     timer = None
@@ -55,12 +56,12 @@ class Shared:
         return b"%b%d%b" % (line, length, tail % span_id)
 
 
-def open_lane(factory, app, lanes, recorder, base, deadline_s):
+def open_lane(factory, app, lanes, recorder, deadline_s):
     loop = asyncio.get_running_loop()
     Shared.counts = counts.find(app, lanes)
     endpoint.answer_outcomes(factory)
     if any(not e.is_async for e in lanes.values()):
-        Shared.pool = pool.Pool(factory.service.config.get("threads", 1), loop, base)
+        Shared.pool = pool.Pool(factory.service.config.get("threads", 1), loop)
         factory._to_thread = Shared.pool.run
     if Shared.counts is not None:
         destroy = factory.destroy_instance
@@ -70,7 +71,7 @@ def open_lane(factory, app, lanes, recorder, base, deadline_s):
             await destroy(app)
 
         factory.destroy_instance = destroy_instance
-    Shared.recorder, Shared.base, Shared.deadline_s = recorder, base, deadline_s
+    Shared.recorder, Shared.deadline_s = recorder, deadline_s
     Shared.lanes = lanes
 
 
@@ -233,6 +234,14 @@ def counted(run, answered):
         Shared.counts.ends(run.endpoint, answered, clock(), run.began)
 
 
+def to_loop(callback, *args):
+    """From a thread: runs it on the loop, in a context like a connection's."""
+    try:
+        Shared.pool.loop.call_soon_threadsafe(callback, *args, context=Shared.base.copy())
+    except RuntimeError:
+        pass  # the loop has ended under a handler that nobody waits for
+
+
 # --- deadlines: all are as long, so that the first to begin is the first to be late
 
 
@@ -279,6 +288,11 @@ def of(base):
             self._gone = False
             self._used = 0.0
             self._placeholder = None
+
+        def connection_made(self, transport):
+            if Shared.base is None:
+                Shared.base = contextvars.copy_context()
+            super().connection_made(transport)
 
         # --- bytes from the peer
 
@@ -392,7 +406,7 @@ def of(base):
                     Shared.recorder.handler_ends(run.call, None)
                 return
             if type(result) is not bytes or not run.direct:
-                Shared.pool.to_loop(self._end, run, result)
+                to_loop(self._end, run, result)
                 return
             try:
                 sent = os.write(self._fd, result)
@@ -401,12 +415,12 @@ def of(base):
             except OSError:
                 sent = len(result)  # the peer has gone; the loop sees it, too
             if sent < len(result):
-                Shared.pool.to_loop(self._end, run, result[sent:])
+                to_loop(self._end, run, result[sent:])
                 return
             self.server_state.total_requests += 1
             self._run = None
             if self._kept or self._ending or self._gone:
-                Shared.pool.to_loop(self._go_on)
+                to_loop(self._go_on)
             counted(run, True)
             Shared.recorder.lane_ends(run.call)
 
