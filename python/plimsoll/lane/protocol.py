@@ -1,12 +1,16 @@
 """uvicorn's own HTTP protocol with the lane in front of it.
 
-A request that the lane takes runs on a handler thread (pool.py) or as a task of the loop; the thread writes a short
-reply to the socket itself, so that the loop is woken only when there is something left to do. Every other request, and
-every outcome but a plain 200, goes to uvicorn's parser with the bytes as they came.
+A request that the lane takes runs on a handler thread (pool.py) or as a task of the loop; the thread writes the reply to
+the socket itself, so that the loop is woken only when there is something left to do. Every other request, and every
+outcome but a plain 200, goes to uvicorn's parser with the bytes as they came.
 
-At any moment a connection is in one of three hands: nobody's (idle), the lane's (`_run`), or uvicorn's (`_theirs`).
-What arrives meanwhile is kept and looked at when it is nobody's again. A run ends for its client once: `claim()` is won
-by its reply or by its deadline.
+At any moment a connection is in one of four hands: nobody's (idle), the lane's (`_run`), uvicorn's (`_theirs`), or lent
+to the handler threads (`_lent`), from where it comes back with whatever a thread cannot end by itself. What arrives
+while it is in somebody's hands is kept and looked at afterwards. Three locks, each only ever tried:
+
+    Run.claim()    who ends the run for its client: its reply, or its deadline
+    Run.keep       whether the connection is still lent behind the run: its thread, or the loop that adopts the run
+    _hold          of a lent connection: the thread that reads and runs, or the loop that takes it back
 """
 
 import _thread
@@ -22,6 +26,9 @@ from plimsoll.lane import context, counts, endpoint, pool
 
 MOST_HEAD = 16384
 MOST_KEPT = 65536
+READ = 65536
+SLOW_S = 0.005  # a handler that takes as long makes its endpoint one that no connection is lent to
+QUICK = 8  # so many that did not make it one again
 HEAD = re.compile(rb"POST ([!-~]+) HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)+)\r\n")
 FIELD = re.compile(
     rb"^(host|content-length|content-type|transfer-encoding|connection|expect|upgrade|traceparent|tracestate|baggage"
@@ -127,7 +134,7 @@ class Run:
     """One request in the lane. `late`: its time was up before it ended, and its client has been told."""
 
     __slots__ = ("endpoint", "raw", "head", "body", "connection", "call", "traced", "span_id", "request", "response",
-                 "began", "direct", "late", "task", "_claim")  # fmt: skip
+                 "began", "direct", "late", "task", "adopted", "keep", "_claim")  # fmt: skip
 
     def __init__(self, request, raw, connection):
         self.endpoint = request.endpoint
@@ -141,6 +148,8 @@ class Run:
         self.direct = False
         self.late = False
         self.task = None
+        self.adopted = False
+        self.keep = None
         self._claim = _thread.allocate_lock()
 
     def claim(self):
@@ -234,6 +243,20 @@ def counted(run, answered):
         Shared.counts.ends(run.endpoint, answered, clock(), run.began)
 
 
+def answered(run):
+    run.connection.server_state.total_requests += 1
+    counted(run, True)
+    Shared.recorder.lane_ends(run.call)
+
+
+def timed(run):
+    """run_sync, and whether its endpoint is quick."""
+    began = clock()
+    result = Shared.base.copy().run(run_sync, run)
+    run.endpoint.quick = run.endpoint.quick + 1 if clock() - began < SLOW_S else 0
+    return result
+
+
 def to_loop(callback, *args):
     """From a thread: runs it on the loop, in a context like a connection's."""
     try:
@@ -287,6 +310,8 @@ def of(base):
             self._ending = False
             self._gone = False
             self._used = 0.0
+            self._lent = False
+            self._hold = _thread.allocate_lock()
             self._placeholder = None
 
         def connection_made(self, transport):
@@ -301,7 +326,7 @@ def of(base):
                 super().data_received(data)
                 if self.cycle is not None and self.cycle.response_complete and self._is_idle():
                     self._theirs = False  # it was answered before its body was whole
-            elif self._run is not None:
+            elif self._run is not None or self._lent:
                 self._kept += data
                 if len(self._kept) > MOST_KEPT:
                     self.flow.pause_reading()
@@ -346,8 +371,8 @@ def of(base):
                 self._arm(self.timeout_keep_alive)
             if Shared.counts is not None:
                 Shared.counts.begins(run.endpoint)
-            watch(self.loop, run)
             if run.endpoint.is_async:
+                watch(self.loop, run)
                 run.task = task = self.loop.create_task(self._serve(run), context=Shared.base.copy())
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
@@ -356,6 +381,10 @@ def of(base):
                 run.direct = True
                 if self._fd < 0:
                     self._fd = os.dup(self.transport.get_extra_info("socket").fileno())
+                if run.endpoint.quick >= QUICK and not self._kept and not self._ending:
+                    self._lend(run)
+                    return
+            watch(self.loop, run)
             Shared.pool.submit(self._thread, run)
 
         # --- the end of a run
@@ -375,11 +404,9 @@ def of(base):
             if type(result) is not bytes:
                 self._give_back(run, result)
                 return
-            self.server_state.total_requests += 1
             if not self.transport.is_closing():
                 self.transport.write(result)
-            counted(run, True)
-            Shared.recorder.lane_ends(run.call)
+            answered(run)
             self._run = None
             if self._kept or self._ending:
                 self._go_on()
@@ -398,48 +425,165 @@ def of(base):
             if run.late:
                 counted(run, False)
                 return  # its time was up while it waited for its turn
-            result = Shared.base.copy().run(run_sync, run)
+            self._ended(run, timed(run))
+
+        def _ended(self, run, result):
+            """On the thread: this run is known to the loop."""
             Shared.running.pop(run, None)
             if not run.claim():
                 counted(run, False)
                 if type(result) is bytes:
                     Shared.recorder.handler_ends(run.call, None)
                 return
-            if type(result) is not bytes or not run.direct:
-                to_loop(self._end, run, result)
+            left = result if type(result) is not bytes or not run.direct else self._write(result)
+            if left:
+                to_loop(self._end, run, left)
                 return
-            try:
-                sent = os.write(self._fd, result)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                sent = len(result)  # the peer has gone; the loop sees it, too
-            if sent < len(result):
-                to_loop(self._end, run, result[sent:])
-                return
-            self.server_state.total_requests += 1
             self._run = None
             if self._kept or self._ending or self._gone:
                 to_loop(self._go_on)
-            counted(run, True)
-            Shared.recorder.lane_ends(run.call)
+            answered(run)
+
+        def _write(self, data):
+            """From a thread; returns what did not go."""
+            try:
+                return data[os.write(self._fd, data) :]
+            except BlockingIOError:
+                return data
+            except OSError:
+                return b""  # the peer has gone; who reads next sees it
+
+        # --- lent to the handler threads
+
+        def _lend(self, run):
+            """On the loop: a thread runs this one and keeps the connection."""
+            self._hold.acquire(False)
+            self._run = None
+            self._lent = True
+            self.flow.pause_reading()
+            run.keep = _thread.allocate_lock()
+            Shared.pool.begins(run)
+            Shared.pool.submit(self._run_lent, run)
+
+        def readable(self):
+            """On a thread."""
+            if not self._hold.acquire(False):
+                Shared.pool.again(self._fd)  # it is being taken back, or not quite lent again
+                return
+            try:
+                data = os.read(self._fd, READ)
+            except BlockingIOError:
+                self._stay()
+                return
+            except OSError:
+                data = b""
+            request = look(data) if data and not self._ending else None
+            if (
+                request is None
+                or len(data) != request.total
+                or request.endpoint.is_async
+                or request.endpoint.quick < QUICK
+            ):
+                self._bring_back(data, None)
+                return
+            run = Run(request, data, self)
+            run.direct = True
+            run.keep = _thread.allocate_lock()
+            self._used = run.began
+            if Shared.counts is not None:
+                Shared.counts.begins(run.endpoint)
+            Shared.pool.begins(run)
+            self._run_lent(run)
+
+        def _run_lent(self, run):
+            """On the thread that has _hold."""
+            if run.late:  # adopted, and its time was up, while it waited for its turn
+                counted(run, False)
+                self._hold.release()
+                return
+            result = timed(run)
+            Shared.pool.runs.pop(run, None)
+            if not run.keep.acquire(False):
+                self._hold.release()
+                self._ended(run, result)
+                return
+            if type(result) is not bytes:
+                self._bring_back(b"", (run, result))
+                return
+            left = self._write(result)
+            if left:
+                self._bring_back(b"", (run, left))
+                return
+            answered(run)
+            self._stay()
+
+        def _stay(self):
+            """On the thread that has _hold: it is lent for another request."""
+            Shared.pool.lend(self, self._fd)
+            self._hold.release()
+            if (self._ending or self._gone) and self._hold.acquire(False):
+                self._bring_back(b"", None)
+
+        def _bring_back(self, data, ended):
+            """On the thread that has _hold."""
+            Shared.pool.forget(self._fd)
+            to_loop(self._from_thread, data, ended)
+
+        def _from_thread(self, data, ended):
+            """On the loop, with _hold: a connection comes back, with what was read, or with how its run has ended."""
+            self._lent = False
+            self._hold.release()
+            self.flow.resume_reading()
+            if ended is not None:
+                self._run = ended[0]
+                self._end(*ended)
+            elif data and not self._gone:
+                self._kept, data = b"", data + self._kept
+                self._take(data)
+                if self._ending and self.cycle is not None:
+                    self.cycle.keep_alive = False
+            else:
+                self._go_on()
+
+        def take_back(self):
+            """On the loop. False: a thread has it just now."""
+            if not self._lent:
+                return True
+            if not self._hold.acquire(False):
+                return False
+            Shared.pool.forget(self._fd)
+            self._lent = False
+            self._hold.release()
+            self.flow.resume_reading()
+            return True
+
+        def adopt(self, run):
+            """On the loop: a run that takes long on a lent connection becomes one that the loop knows of."""
+            if not run.keep.acquire(False):
+                return  # it is ending
+            Shared.pool.runs.pop(run, None)
+            run.adopted = True
+            run.endpoint.quick = 0
+            Shared.pool.forget(self._fd)
+            self._lent = False
+            self._run = run
+            self.flow.resume_reading()
+            watch(self.loop, run)
 
         def _end(self, run, result):
             """On the loop, for what a thread could not end by itself."""
             if type(result) is not bytes:
                 self._give_back(run, result)
                 return
-            self.server_state.total_requests += 1
             if not self.transport.is_closing():
                 self.transport.write(result)
-            counted(run, True)
-            Shared.recorder.lane_ends(run.call)
+            answered(run)
             self._run = None
             self._go_on()
 
         def _go_on(self):
             """On the loop: it is nobody's again."""
-            if self._run is not None or self._theirs:
+            if self._run is not None or self._theirs or self._lent:
                 return
             if self._gone:
                 self._close_fd()
@@ -540,7 +684,7 @@ def of(base):
             """The timer is set once and looks when the connection was used last: not one for each request."""
             self.timeout_keep_alive_task = None
             left = self._used + self.timeout_keep_alive - clock()
-            if self._run is not None or self._expected is not None or left > 0:
+            if self._run is not None or self._expected is not None or left > 0 or not self.take_back():
                 self._arm(max(left, 0.0) or self.timeout_keep_alive)
             else:
                 super().timeout_keep_alive_handler()
@@ -550,11 +694,12 @@ def of(base):
                 data, self._expected, self._buffer = bytes(self._buffer), None, None
                 self._give(data)
             self._gone = True
+            self.take_back()
             run = self._run
             if run is not None and run.task is None:
                 self._placeholder = Placeholder()
                 self.tasks.add(self._placeholder)
-            elif self._fd >= 0 and run is None:
+            elif run is None and not self._lent:
                 self._close_fd()
             super().connection_lost(exc)
             self._unset_keepalive_if_required()
@@ -571,7 +716,7 @@ def of(base):
                 data, self._expected, self._buffer = bytes(self._buffer), None, None
                 self._give(data)
             self._ending = True
-            if self._run is None:
+            if self._run is None and self.take_back():
                 super().shutdown()
 
     return LaneProtocol
