@@ -77,7 +77,7 @@ class Maker:
         optional = {k for k in fields if self.random.random() < 0.3 and fields[k] in ("int", "str", "bool")}
         lines = [f"class {name}(BaseModel):"]
         if self.random.random() < 0.3:
-            lines.append('    model_config = pydantic.ConfigDict(extra="%s")' % self.pick(("allow", "forbid")))
+            lines.append(f'    model_config = pydantic.ConfigDict(extra="{self.pick(("allow", "forbid"))}")')
         order = sorted(fields, key=lambda f: f in optional)
         lines += [f"    {f}: {fields[f]}" + (f" = {SIMPLE[fields[f]][0]!r}" if f in optional else "") for f in order]
         self.models[name] = fields

@@ -6,8 +6,8 @@ endpoint's own output model to the socket. Everything around that stays BentoML'
 
 Only a plain 200 is answered here. Whatever else comes out (input that is not valid, an exception, a Response object, a
 generator, a context that was written to, time that is up) is an *outcome*: the same bytes go through uvicorn and
-BentoML's whole application, which finds the outcome instead of running the handler. So every other reply, its log lines,
-metrics and background tasks are BentoML's, and no handler runs twice.
+BentoML's whole application, which finds the outcome instead of running the handler. So every other reply, its log
+lines, metrics and background tasks are BentoML's, and no handler runs twice.
 
     fingerprint.py, known.py   is this the code that the lane was compared with
     eligible.py                which services and endpoints may use it, and why not

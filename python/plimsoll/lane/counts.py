@@ -3,8 +3,8 @@
 Feeding them costs more than the request; so a request adds to plain numbers, and these go over to Prometheus when
 somebody reads (/metrics), once a second while requests come, and at the end.
 
-Private names: RunnerTrafficMetricsMiddleware, and Histogram's ._sum, ._buckets and ._upper_bounds. fingerprint.py watches
-the code that they are of.
+Private names: RunnerTrafficMetricsMiddleware, and Histogram's ._sum, ._buckets and ._upper_bounds. fingerprint.py
+watches the code that they are of.
 """
 
 import bisect

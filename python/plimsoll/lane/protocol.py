@@ -1,7 +1,7 @@
 """uvicorn's own HTTP protocol with the lane in front of it.
 
-A request that the lane takes runs on a handler thread (pool.py) or as a task of the loop; the thread writes the reply to
-the socket itself, so that the loop is woken only when there is something left to do. Every other request, and every
+A request that the lane takes runs on a handler thread (pool.py) or as a task of the loop; the thread writes the reply
+to the socket itself, so that the loop is woken only when there is something left to do. Every other request, and every
 outcome but a plain 200, goes to uvicorn's parser with the bytes as they came.
 
 At any moment a connection is in one of four hands: nobody's (idle), the lane's (`_run`), uvicorn's (`_theirs`), or lent
@@ -20,8 +20,8 @@ import os
 import re
 import time
 
-from plimsoll import page as pages
 from plimsoll import deadline, records
+from plimsoll import page as pages
 from plimsoll.lane import context, counts, endpoint, pool
 
 MOST_HEAD = 16384

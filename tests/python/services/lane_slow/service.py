@@ -3,13 +3,25 @@
 import asyncio
 import os
 import sys
+import gc
 import threading
 import time
 import typing as t
+import weakref
 
 import bentoml
 
 lock = threading.Lock()
+things = weakref.WeakSet()
+
+
+class Thing:
+    """Something large, if this were a model."""
+
+    def __init__(self) -> None:
+        things.add(self)
+
+
 now = 0
 most = 0
 
@@ -62,3 +74,22 @@ class Slow:
         if how == "os":
             os._exit(9)
         raise KeyboardInterrupt
+
+    @bentoml.api
+    def uses(self, how: str = "well") -> int:
+        thing = Thing()
+        if how == "fails":
+            raise ValueError(str(thing))
+        return 1
+
+    @bentoml.api
+    async def auses(self, how: str = "well") -> int:
+        thing = Thing()
+        if how == "fails":
+            raise ValueError(str(thing))
+        return 1
+
+    @bentoml.api
+    async def left(self) -> int:
+        gc.collect()
+        return len(things)
