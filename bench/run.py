@@ -19,6 +19,7 @@ from pathlib import Path
 
 import accounting
 import bentos
+import lane
 import report
 import stack
 from stack import HERE, LOAD_CORE, pinned
@@ -26,6 +27,7 @@ from stack import HERE, LOAD_CORE, pinned
 SETUPS = (("c=1, 100 B", 1, 100), ("c=1, 4 KiB", 1, 4096), ("c=32, 100 B", 32, 100), ("c=32, 4 KiB", 32, 4096))
 STREAMS = (("steady", 100, "/sse/100/10000", 2), ("burst", 32, "/sse/100/0", 20))
 IDLE = 4000
+PARTS = ("requests", "streams", "idle", "bentoml", "lane", "accounting")
 
 
 def wrk(port, path, connections, seconds, script="chat.lua", core=LOAD_CORE):
@@ -112,6 +114,9 @@ def measure(parts, args, folder, found, loads):
     if "bentoml" in parts:
         found["bentoml"] = bentos.measure(folder, args.rounds, wrk)
         loads.append(load_now())
+    if "lane" in parts:
+        found["lane"] = lane.measure(folder, args.rounds, wrk, args.seconds)
+        loads.append(load_now())
     if "accounting" in parts:
         found["accounting"] = accounting.measure(folder, args.rounds, wrk)
         loads.append(load_now())
@@ -121,7 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--only", default="requests,streams,idle,bentoml,accounting", help="parts, separated by commas")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
