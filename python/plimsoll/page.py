@@ -151,6 +151,10 @@ class Page:
     def get(self, name):
         return self._words[self._place[name]]
 
+    def begun(self):
+        """How many begin records there are."""
+        return self._words[BEGUN]
+
     def set(self, name, value):
         self._ours()
         self._words[self._place[name]] = value

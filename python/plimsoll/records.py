@@ -111,6 +111,7 @@ class Recorder:
         self.history = history
         self.memory = memory.Memory(page, degrade)
         self.quiet = threading.Condition(page.lock)  # no user code runs
+        self.waits = 0  # who waits for that
         self.served = False  # a request has come by the fast lane
 
     # --- with the page's lock held
@@ -126,7 +127,7 @@ class Recorder:
         if call.tag == pages.NO_TAG:
             call.tag = self._tag(call.endpoint, shapes.of_size(call.input_bytes))
         call.begun_us = self.page.begin(call.request, flags, call.route, call.tag, found)
-        call.number = self.page.get("begun")
+        call.number = self.page.begun()
 
     def _tag(self, endpoint, bucket):
         if endpoint is None:
@@ -140,7 +141,7 @@ class Recorder:
 
     def _run_ends(self, account):
         figures = self.memory.end(account)
-        if self.memory.running == 0:
+        if self.waits > 0 and self.memory.running == 0:
             self.quiet.notify_all()
         return figures
 
@@ -361,8 +362,12 @@ class Recorder:
         """Gives unused blocks back while no user code runs, and lets none begin meanwhile: it would wait for the device
         anyway. Waits that long for such a moment; a dict, or None when it did not come."""
         with self.quiet:
-            if not self.quiet.wait_for(lambda: self.memory.running == 0, wait_s):
-                return None
+            self.waits += 1
+            try:
+                if not self.quiet.wait_for(lambda: self.memory.running == 0, wait_s):
+                    return None
+            finally:
+                self.waits -= 1
             return self.memory.empty_cache() or {"returned_bytes": 0, "took_ms": 0.0}
 
 
