@@ -3,8 +3,8 @@
 The lane stands in for the functions below. Their sources are hashed; a hash that is not known (another release of
 BentoML, or a tracing library that patched it) switches the lane off.
 
-    python -m plimsoll.lane.fingerprint      prints the table of what is installed, for known.py, once the differential
-                                             tests have passed on it
+    python -m plimsoll.lane.fingerprint      prints the table of what is installed (httptools too), for known.py, once
+                                             the differential tests have passed on it
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import re
 import sys
 import types
 
+from plimsoll import bento
 from plimsoll.lane.known import KNOWN
 
 WATCHED = (
@@ -41,6 +42,9 @@ WATCHED = (
     ("starlette.applications", "Starlette.__call__"),
     ("starlette.applications", "Starlette.build_middleware_stack"),
     ("starlette.routing", "Router.__call__"),
+    ("uvicorn.protocols.http.h11_impl", "H11Protocol"),
+    ("uvicorn.protocols.http.httptools_impl", "HttpToolsProtocol"),  # where httptools is
+    ("uvicorn.server", "Server.shutdown"),
     ("plimsoll.records", "wrap"),
     ("plimsoll.records", "Edge.__call__"),
     ("plimsoll.deadline", "Deadline.__call__"),
@@ -64,8 +68,8 @@ def strange(function, module):
     return None
 
 
-def source_of(module, path):
-    """The text that is hashed, or a word in its place that no text is like."""
+def find(module, path):
+    """The class or function; ImportError when its module is not there."""
     thing = importlib.import_module(module)
     first, *rest = path.split(".")
     thing = getattr(thing, first)
@@ -73,55 +77,70 @@ def source_of(module, path):
         thing = inspect.getattr_static(thing, part)
     if isinstance(thing, property):
         thing = thing.fget
-    if isinstance(thing, classmethod):
-        thing = thing.__func__
-    members = vars(thing).values() if isinstance(thing, type) else (thing,)
-    for member in members:
+    return thing.__func__ if isinstance(thing, (classmethod, staticmethod)) else thing
+
+
+def tampered(thing, module):
+    """What somebody has put around or in place of it, or None."""
+    for member in vars(thing).values() if isinstance(thing, type) else (thing,):
         member = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
         if isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
             found = strange(member, module)
             if found is not None and not GENERATED.fullmatch(found):
                 return found
-    try:
-        return inspect.getsource(inspect.unwrap(thing) if not isinstance(thing, type) else thing)
-    except (TypeError, OSError):
-        return "without a source"
+    return None
 
 
-def current():
-    out = {}
-    for module, path in WATCHED:
-        try:
-            text = source_of(module, path)
-        except (ImportError, AttributeError):
-            text = "not there"
-        out[f"{module}:{path}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return out
+def hashed(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def file_of(module):
+    with open(sys.modules[module].__file__, "rb") as f:
+        return hashed(f.read())
+
+
+def source_of(thing):
+    return hashed(inspect.getsource(thing if isinstance(thing, type) else inspect.unwrap(thing)).encode())
 
 
 def why_not():
-    """None, or what is not as it was tested. Our own functions are looked at for wrappers, not for their text."""
-    from plimsoll import bento
-
+    """None, or what is not as it was tested. A file that is known as a whole is not taken apart: that takes long. Of
+    our own code it matters only whether it is our own."""
+    whole = {}
     for module, path in WATCHED:
-        if not module.startswith("plimsoll."):
-            continue
-        text = source_of(module, path)
-        if text.startswith(("wrapped by", "replaced by", "without")):
-            return f"{module}:{path} is {text}"
-    changed = [k for k, v in current().items() if not k.startswith("plimsoll.") and v not in KNOWN.get(k, ())]
-    if not changed:
-        return None
-    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"this is not the tested code of BentoML ({bento.version()}): {changed[0]}{more}"
+        name = f"{module}:{path}"
+        try:
+            thing = find(module, path)
+            around = tampered(thing, module)
+            if around is not None:
+                return f"{name} is {around}"
+            if module.startswith("plimsoll."):
+                continue
+            if module not in whole:
+                whole[module] = file_of(module) in KNOWN.get(module, ())
+            if whole[module] or source_of(thing) in KNOWN.get(name, ()):
+                continue
+        except ImportError:
+            continue  # what BentoML needs has been imported by now; this is not used
+        except (AttributeError, TypeError, OSError):
+            pass  # not there, or without a source
+        return f"this is not the tested code of BentoML ({bento.version()}): {name}"
+    return None
 
 
 def main():
     print('"""Sources that the differential tests have passed on: made by `python -m plimsoll.lane.fingerprint`."""\n')
     print("KNOWN = {")
-    for name, value in current().items():
-        if not name.startswith("plimsoll."):
-            print(f'    "{name}": ("{value}",),')
+    told = set()
+    for module, path in WATCHED:
+        if module.startswith("plimsoll."):
+            continue
+        thing = find(module, path)
+        if module not in told:
+            print(f'    "{module}": ("{file_of(module)}",),')
+            told.add(module)
+        print(f'    "{module}:{path}": ("{source_of(thing)}",),')
     print("}")
 
 
