@@ -20,7 +20,7 @@ import time
 
 from anyio.lowlevel import current_token
 
-TICK_S = 0.01
+TICK_S = 0.02
 LONG_S = 0.005
 clock = time.perf_counter
 

@@ -27,8 +27,10 @@ from plimsoll.lane import context, counts, endpoint, pool
 MOST_HEAD = 16384
 MOST_KEPT = 65536
 READ = 65536
-SLOW_S = 0.005  # a handler that takes as long makes its endpoint one that no connection is lent to
-QUICK = 8  # so many that did not make it one again
+SLOW_S = 0.005
+# Connections are lent to endpoints whose runs are quick: each quick one counts 1, a slow one takes PENALTY, so that one
+# that was only preempted does not change it.
+QUICK, MOST_QUICK, PENALTY = 8, 64, 24
 HEAD = re.compile(rb"POST ([!-~]+) HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)+)\r\n")
 FIELD = re.compile(
     rb"^(host|content-length|content-type|transfer-encoding|connection|expect|upgrade|traceparent|tracestate|baggage"
@@ -249,11 +251,15 @@ def answered(run):
     Shared.recorder.lane_ends(run.call)
 
 
+def rate(endpoint, quick):
+    endpoint.quick = min(endpoint.quick + 1, MOST_QUICK) if quick else max(endpoint.quick - PENALTY, 0)
+
+
 def timed(run):
     """run_sync, and whether its endpoint is quick."""
     began = clock()
     result = Shared.base.copy().run(run_sync, run)
-    run.endpoint.quick = run.endpoint.quick + 1 if clock() - began < SLOW_S else 0
+    rate(run.endpoint, clock() - began < SLOW_S)
     return result
 
 
@@ -563,7 +569,7 @@ def of(base):
                 return  # it is ending
             Shared.pool.runs.pop(run, None)
             run.adopted = True
-            run.endpoint.quick = 0
+            rate(run.endpoint, False)
             Shared.pool.forget(self._fd)
             self._lent = False
             self._run = run
