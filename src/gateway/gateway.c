@@ -158,6 +158,7 @@ void pl_gateway_destroy(struct pl_gateway *g) {
     for (size_t i = 0; g->gates != NULL && i < g->gate_count; i++) {
         pl_timer_stop(&g->gates[i].expiry);
         pl_learnt_free(&g->gates[i]);
+        pl_inspect_end_gate(&g->gates[i]);
     }
     pl_server_destroy(g->server);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
