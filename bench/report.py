@@ -155,6 +155,27 @@ def accounting(table):
     return out + lines_of(["", "on", "off", "difference"], rows)
 
 
+# What no noise explains: (part, setup, target, peer, the most that its cost may be of the peer's)
+GROSS = (
+    ("requests", "c=32, 100 B", "plimsoll, access log off", "haproxy", 1.5),
+    ("lane", "sync, 32", "plimsoll", "bentoml serve", 1 / 8),
+    ("lane", "async, 32", "plimsoll", "bentoml serve", 1 / 6),
+    ("lane", "1,000 floats, 8", "plimsoll", "bentoml serve", 1 / 2),
+)
+
+
+def grossly_worse(found):
+    """Sentences about ratios beyond that, each the best of the rounds."""
+    out = []
+    for part, setup, name, peer, most in GROSS:
+        table = found.get(part, {})
+        key = "us" if part == "lane" else "cpu_us"
+        pairs = [a[key] / b[key] for a, b in zip(table.get((setup, name), []), table.get((setup, peer), []))]
+        if pairs and min(pairs) > most:
+            out.append(f"{part}, {setup}: {name} costs {min(pairs):.2f} of {peer}, the most is {most:.2f}")
+    return out
+
+
 def version(words, env=None):
     try:
         done = subprocess.run(words, capture_output=True, text=True, env=env)

@@ -127,9 +127,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
+    parser.add_argument("--short", action="store_true",
+                        help="requests and lane, two rounds of a second: ends with 1 when a ratio is grossly worse")
     parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
+    if args.short:
+        args.rounds, args.seconds, args.only = 2, 1, "requests,lane"
     parts = set(args.only.split(","))
     if shutil.which("wrk") is None:
         sys.exit("bench: wrk is not here: apt-get install wrk")
@@ -146,6 +150,10 @@ def main():
         print(f"bench: wrote {args.out}")
     else:
         print(text)
+    worse = report.grossly_worse(found) if args.short else []
+    for line in worse:
+        print(f"bench: {line}")
+    sys.exit(1 if worse else 0)
 
 
 if __name__ == "__main__":

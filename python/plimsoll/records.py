@@ -303,6 +303,9 @@ class Recorder:
         self.memory.settle()
         with self.page.lock:
             call.handlers -= 1
+            if call.handlers == 0:
+                call.outcome, call.error = 0, ""
+                call.flags &= ~pages.OOM
             call.status = 200
             call.finished = True
             self._settle(call)

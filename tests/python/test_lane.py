@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import random
 import signal
 import sys
@@ -122,6 +123,31 @@ def test_it_is_off_with_an_old_python(monkeypatch):
     mine = lane.Lane(None)
     mine.prepare(None, [], None, 1)
     assert mine.all_off == "Python 3.10 is older than 3.11"
+
+
+# --- what it is for
+
+
+def cpu_us(pid):
+    return sum(int(p.read_text().split()[0]) for p in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
+
+
+def test_it_costs_a_fraction_of_bentoml_s_own_way(start):
+    """Interleaved, and the best of some rounds: only a gross loss shows. `make bench` has the figures."""
+    workers = {word: start("lane_slow", go={"fast_lane": word}) for word in ("off", "auto")}
+    connections = {word: lane_wire.Connection(w) for word, w in workers.items()}
+    best = 0.0
+    for _ in range(5):
+        spent = {}
+        for word, worker in workers.items():
+            before = cpu_us(worker.pid)
+            for _ in range(150):
+                assert ask(connections[word], "/anap", {"seconds": 0})[0] == 200
+            spent[word] = cpu_us(worker.pid) - before
+        best = max(best, spent["off"] / spent["auto"])
+        if best >= 4:
+            return
+    raise AssertionError(f"the lane costs 1/{best:.1f} of BentoML's own way")
 
 
 # --- threads

@@ -143,5 +143,5 @@ def enter(run):
 
 def leave(run):
     request, run.request = run.request, None  # else the two keep each other alive
-    if "_lane_run" not in request.__dict__ and hasattr(request.state, "temp_dir"):
+    if request is not None and "_lane_run" not in request.__dict__ and hasattr(request.state, "temp_dir"):
         bentoml_context.request_tempdir_pool.release(request.state.temp_dir)

@@ -17,6 +17,7 @@ import os
 import select
 import threading
 import time
+import traceback
 
 from anyio.lowlevel import current_token
 
@@ -109,7 +110,7 @@ class Pool:
         if not self._watching:
             self._watching = True
             try:
-                self.loop.call_soon_threadsafe(self._tick)
+                self.loop.call_soon_threadsafe(self._tick, context=contextvars.Context())
             except RuntimeError:
                 pass  # the loop has ended
 
@@ -152,14 +153,17 @@ class Pool:
                         continue  # another thread was faster
                     since[number] = clock()
                     job, args = jobs.popleft()
-                    job(*args)
-                    job = args = None  # a thread that waits keeps nothing of its last request alive
                 else:
                     connection = lent.get(fd)
-                    if connection is not None:
-                        since[number] = clock()
-                        connection.readable()
-                    connection = None
+                    if connection is None:
+                        continue  # taken back just now
+                    since[number] = clock()
+                    job, args = connection.readable, ()
+                try:
+                    job(*args)
+                except Exception:  # of ours: one request hangs, and not all that come after it
+                    traceback.print_exc()
+                job = args = connection = None  # a thread that waits keeps nothing of its last request alive
                 since[number] = 0.0
 
 

@@ -25,6 +25,7 @@ from plimsoll import page as pages
 from plimsoll.lane import context, counts, endpoint, pool
 
 MOST_HEAD = 16384
+MOST_BODY = 1 << 20  # what a larger one costs, a millisecond does not change
 MOST_KEPT = 65536
 READ = 65536
 SLOW_S = 0.005
@@ -124,7 +125,7 @@ def look(data):
             traced = True
         else:
             return None
-    if hosts != 1 or length < 0:
+    if hosts != 1 or not 0 <= length <= MOST_BODY:
         return None
     out = Request()
     out.endpoint, out.start, out.total = found, form.end(), form.end() + length
@@ -146,6 +147,7 @@ class Run:
         self.connection = connection
         self.call = records.Call(request.id, request.flags, request.endpoint.record, input_bytes=len(self.body))
         self.traced = request.traced
+        self.request = self.response = None
         self.began = clock()
         self.direct = False
         self.late = False
@@ -177,9 +179,9 @@ def encode(run, output):
 
 def run_sync(run):
     """On a handler thread, in a context of its own: the reply, or an Outcome."""
-    context.enter(run)
     try:
         try:
+            context.enter(run)
             args, kwargs = run.endpoint.parse(run.body)
         except Exception as exc:
             return endpoint.Outcome(exc, None, run.response)
@@ -210,9 +212,9 @@ def run_sync(run):
 
 
 async def run_async(run):
-    context.enter(run)
     try:
         try:
+            context.enter(run)
             args, kwargs = run.endpoint.parse(run.body)
         except Exception as exc:
             return endpoint.Outcome(exc, None, run.response)
