@@ -10,7 +10,7 @@ import threading
 
 import lane_wire
 import pytest
-from harness import pages, until
+from harness import SERVICES, Worker, pages, until
 
 from plimsoll import lane
 from plimsoll.lane import fingerprint
@@ -47,9 +47,20 @@ def together(calls):
     return out
 
 
-@pytest.fixture
-def slow(start):
-    return start("lane_slow", env={"SLOW_THREADS": "1"}, go={})
+def shared(service, tmp_path_factory):
+    worker = Worker(SERVICES / service, "service", tmp_path_factory.mktemp(service), env={"SLOW_THREADS": "1"}, go={})
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    yield from shared("lane_slow", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    yield from shared("lane_corpus", tmp_path_factory)
 
 
 def lent(worker, path="/nap", body=None):
@@ -66,12 +77,12 @@ def lent(worker, path="/nap", body=None):
 @pytest.mark.parametrize(
     "switch, said",
     [
-        ("", "sync"),
+        pytest.param("", "sync", marks=pytest.mark.full),
         ("middleware", "off: the service adds ASGI middleware"),
-        ("cors", "off: CORS is BentoML's own here"),
+        pytest.param("cors", "off: CORS is BentoML's own here", marks=pytest.mark.full),
         ("tracing", "off: tracing.sample_rate is not zero"),
         ("mount", "sync"),
-        ("prefix", "sync"),
+        pytest.param("prefix", "sync", marks=pytest.mark.full),
         ("patched", "off: starlette.applications:Starlette.__call__ is wrapped by "),
     ],
 )
@@ -89,9 +100,8 @@ def test_what_a_service_uses_switches_the_lane_off_and_says_why(start, switch, s
         assert worker.request("GET", "/hello")[2] == b"mounted"
 
 
-def test_endpoints_that_bentoml_must_answer_say_why(start):
-    worker = start("lane_corpus", go={})
-    table = worker.ask("lane")["lane"]
+def test_endpoints_that_bentoml_must_answer_say_why(corpus):
+    table = corpus.ask("lane")["lane"]
     assert table["/batched"] == "off: batchable"
     assert table["/stream"] == table["/astream"] == "off: a stream"
     assert (table["/ints"], table["/aints"]) == ("sync", "async")
@@ -213,8 +223,8 @@ def test_nothing_of_a_request_is_kept_alive(slow, path):
 # --- clients that go, workers that end
 
 
-def test_clients_that_vanish_leave_nothing(start):
-    worker = start("lane_corpus", go={})
+def test_clients_that_vanish_leave_nothing(corpus):
+    worker = corpus
     rng = random.Random(4)
     lane_wire.exchange([lane_wire.Connection(worker)], case("/ints", {"x": 1}), 1)
     files = len(os.listdir(f"/proc/{worker.pid}/fd"))
@@ -247,20 +257,20 @@ def client(worker, seed, count):
     return wrong
 
 
-def test_mixed_requests_of_many_clients_are_all_answered_right(start):
-    worker = start("lane_corpus", go={})
-    assert sum(together([lambda i=i: client(worker, i, 60) for i in range(12)]), []) == []
-    until(lambda: worker.page["in_flight"] == 0, "nothing in flight")
+def test_mixed_requests_of_many_clients_are_all_answered_right(corpus):
+    assert sum(together([lambda i=i: client(corpus, i, 60) for i in range(12)]), []) == []
+    until(lambda: corpus.page["in_flight"] == 0, "nothing in flight")
 
 
 @pytest.mark.parametrize("path", ["/nap", "/anap"])
-def test_a_worker_that_is_told_to_end_answers_what_it_has_begun(slow, path):
-    idle, busy = lent(slow), lent(slow, path)
+def test_a_worker_that_is_told_to_end_answers_what_it_has_begun(start, path):
+    worker = start("lane_slow", go={})
+    idle, busy = lent(worker), lent(worker, path)
     send(busy, path, {"seconds": 1.0, "tag": "last"}, 9)
-    slow.page.begin(9)
-    os.kill(slow.pid, signal.SIGTERM)
+    worker.page.begin(9)
+    os.kill(worker.pid, signal.SIGTERM)
     assert b"last" in busy.reply()["body"]
-    assert slow.wait_exit(15) == -signal.SIGTERM
+    assert worker.wait_exit(15) == -signal.SIGTERM
     assert idle.reply()["line"] == b""
 
 
