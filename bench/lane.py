@@ -56,7 +56,7 @@ def cost(port, pid, path, body, connections, folder, wrk, seconds):
     before = cpu_us([pid])
     run = wrk(port, path, connections, seconds, script=script(folder, path, body), core=LOAD_CORE)
     time.sleep(0.1)  # the load's last requests end
-    if run["errors"] or run["requests"] < 50:
+    if run["errors"] or run["requests"] < 20:
         return None
     return (cpu_us([pid]) - before) / run["requests"]
 

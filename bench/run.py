@@ -31,9 +31,9 @@ PARTS = ("requests", "streams", "idle", "bentoml", "lane", "accounting")
 
 
 def wrk(port, path, connections, seconds, script="chat.lua", core=LOAD_CORE):
-    out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", HERE / script,
-                          f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True,
-                         preexec_fn=pinned(core)).stdout
+    out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "--latency",
+                          "-s", HERE / script, f"http://127.0.0.1:{port}{path}"],
+                         capture_output=True, text=True, preexec_fn=pinned(core)).stdout  # fmt: skip
     value, unit = re.search(r"50%\s+([\d.]+)(us|ms|s)", out).groups()
     return {"requests": int(re.search(r"(\d+) requests in", out)[1]),
             "p50_us": float(value) * {"us": 1, "ms": 1e3, "s": 1e6}[unit],
