@@ -44,7 +44,7 @@ fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes (clang, li
 	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S)
 marks:       ## how well leaks are told from caches: 200 random series a kind of 12,000 requests (ARGS="RUNS REQUESTS SEED")
 	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh dev && build/dev/test_ledger_marks $(or $(ARGS),200)
-bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (5 minutes)
+bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (10 minutes; ARGS=--short)
 	@scripts/setup.sh bench && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 $(in_env) "$$PL_TEST_ENV/bin/python" bench/run.py --out docs/bench.md $(ARGS)
 

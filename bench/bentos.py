@@ -24,20 +24,20 @@ def state_of(pid):
 class Bento:
     """One of the two, started now."""
 
-    def __init__(self, folder, name, service="service:Double", python=sys.executable, before=()):
+    def __init__(self, folder, name, service="service:Double", python=sys.executable, before=(), cwd=HERE / "service",
+                 env=None, lane="auto", log="bento"):
         """`before`: words of our binary in front of `serve`, such as a dry dock."""
         self.name, self.port = name, free_port()
-        env = plimsoll_env(folder)
+        env = {**plimsoll_env(folder), **(env or {})}
         del env["BENCH_CORE"]
-        if name == "plimsoll":
-            words, _ = plimsoll_words(folder, "bento", self.port, python, service)
-            words = [words[0], *before, *(words if before else words[1:])]
+        if name.startswith("plimsoll"):
+            words, _ = plimsoll_words(folder, log, self.port, python, service)
+            words = [words[0], *before, *(words if before else words[1:]), "--fast_lane", lane]
         else:
-            words = [sys.executable, "-m", "bentoml", "serve", "service:Double", "--host", "127.0.0.1", "--port",
-                     str(self.port)]
-        self.log = open(folder / f"bento-{name.replace(' ', '-')}.log", "wb")
+            words = [sys.executable, "-m", "bentoml", "serve", service, "--host", "127.0.0.1", "--port", str(self.port)]
+        self.log = open(folder / f"{log}-{name.partition(',')[0].replace(' ', '-')}.log", "wb")
         self.began = time.monotonic()
-        self.process = subprocess.Popen(words, cwd=HERE / "service", env=env, stdin=subprocess.DEVNULL, stdout=self.log,
+        self.process = subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log, preexec_fn=pinned(PROXY_CORE))
 
     def ask(self, path, body=None, timeout=1):

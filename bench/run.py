@@ -19,6 +19,7 @@ from pathlib import Path
 
 import accounting
 import bentos
+import lane
 import report
 import stack
 from stack import HERE, LOAD_CORE, pinned
@@ -26,12 +27,13 @@ from stack import HERE, LOAD_CORE, pinned
 SETUPS = (("c=1, 100 B", 1, 100), ("c=1, 4 KiB", 1, 4096), ("c=32, 100 B", 32, 100), ("c=32, 4 KiB", 32, 4096))
 STREAMS = (("steady", 100, "/sse/100/10000", 2), ("burst", 32, "/sse/100/0", 20))
 IDLE = 4000
+PARTS = ("requests", "streams", "idle", "bentoml", "lane", "accounting")
 
 
 def wrk(port, path, connections, seconds, script="chat.lua", core=LOAD_CORE):
-    out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", HERE / script,
-                          f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True,
-                         preexec_fn=pinned(core)).stdout
+    out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "--latency",
+                          "-s", HERE / script, f"http://127.0.0.1:{port}{path}"],
+                         capture_output=True, text=True, preexec_fn=pinned(core)).stdout  # fmt: skip
     value, unit = re.search(r"50%\s+([\d.]+)(us|ms|s)", out).groups()
     return {"requests": int(re.search(r"(\d+) requests in", out)[1]),
             "p50_us": float(value) * {"us": 1, "ms": 1e3, "s": 1e6}[unit],
@@ -112,6 +114,9 @@ def measure(parts, args, folder, found, loads):
     if "bentoml" in parts:
         found["bentoml"] = bentos.measure(folder, args.rounds, wrk)
         loads.append(load_now())
+    if "lane" in parts:
+        found["lane"] = lane.measure(folder, args.rounds, wrk, args.seconds)
+        loads.append(load_now())
     if "accounting" in parts:
         found["accounting"] = accounting.measure(folder, args.rounds, wrk)
         loads.append(load_now())
@@ -121,10 +126,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--only", default="requests,streams,idle,bentoml,accounting", help="parts, separated by commas")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
+    parser.add_argument("--short", action="store_true",
+                        help="requests and lane, two rounds of a second: ends with 1 when a ratio is grossly worse")
     parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
+    if args.short:
+        args.rounds, args.seconds, args.only = 2, 1, "requests,lane"
     parts = set(args.only.split(","))
     if shutil.which("wrk") is None:
         sys.exit("bench: wrk is not here: apt-get install wrk")
@@ -141,6 +150,10 @@ def main():
         print(f"bench: wrote {args.out}")
     else:
         print(text)
+    worse = report.grossly_worse(found) if args.short else []
+    for line in worse:
+        print(f"bench: {line}")
+    sys.exit(1 if worse else 0)
 
 
 if __name__ == "__main__":

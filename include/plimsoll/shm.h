@@ -176,7 +176,8 @@ struct pl_page_tag {
  * PEAK_EXACT: end only: peak is this request's own; else it is of the group that it ran in.
  * QUIESCENT: end only: no user code runs now, so that allocated is what stays.
  * OOM: end only: it failed for lack of device memory, whatever its reply says.
- * LANE: served by the fast lane.
+ * LANE: taken by the fast lane.
+ * RETURNED: end only, with LANE: what came of it was no plain 200, and the server's own code made the reply.
  * A batch is accounted as one: the first of its requests that ends carries it, with `batch` and with the
  * memory at the batch's begin and end; the others have neither MEMORY nor `batch`. */
 enum pl_record_flag {
@@ -193,7 +194,8 @@ enum pl_record_flag {
     PL_RECORD_PEAK_EXACT = 1024,
     PL_RECORD_QUIESCENT = 2048,
     PL_RECORD_OOM = 4096,
-    PL_RECORD_LANE = 8192
+    PL_RECORD_LANE = 8192,
+    PL_RECORD_RETURNED = 16384
 };
 
 enum pl_outcome {

@@ -9,6 +9,7 @@ import json
 
 from plimsoll import records
 
+LATE = "plimsoll.run"  # in the scope of a request whose time was up in the fast lane
 GRACE_S = 0.05  # for a cancelled handler to notice, before it counts as one that runs on
 
 
@@ -20,6 +21,9 @@ class Deadline:
     async def __call__(self, scope, receive, send):
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
+        late = scope.get(LATE)
+        if late is not None:
+            return await self._was_late(late, send)
         answered = asyncio.get_running_loop().create_future()
 
         async def watched_send(message):
@@ -42,6 +46,12 @@ class Deadline:
             if scope["type"] == "http":
                 await self._give_up(send)
             await asyncio.wait({task}, timeout=GRACE_S)
+
+    async def _was_late(self, run, send):
+        """The lane has waited that long for it already."""
+        await self._give_up(send)
+        if run.task is not None:
+            await asyncio.wait({run.task}, timeout=GRACE_S)
 
     async def _give_up(self, send):
         text = {"error": f"Not able to process the request in {self.timeout} seconds"}

@@ -169,6 +169,8 @@ class Memory:
             return False
         if self._cuda is not None:
             return True
+        if "torch" not in sys.modules:
+            return False
         try:
             self._cuda = Cuda.find()
         except Exception as exc:

@@ -30,7 +30,7 @@ TAGS_AT = ENDS_AT + RECORDS * 192
 
 F_RECORDS, F_DEADLINE, F_OVERRIDES, F_CONTROL, F_MEMORY, F_PEAKS, F_HISTORY, F_LANE = 1, 2, 4, 8, 16, 32, 64, 128
 BATCHED, ZOMBIE, STREAM, TASK, WARMUP, EDGE, UNBEGUN = 1, 2, 4, 8, 16, 32, 64
-MEMORY, ALONE, OVERLAPPED, PEAK_EXACT, QUIESCENT, OOM, LANE = 128, 256, 512, 1024, 2048, 4096, 8192
+MEMORY, ALONE, OVERLAPPED, PEAK_EXACT, QUIESCENT, OOM, LANE, RETURNED = 128, 256, 512, 1024, 2048, 4096, 8192, 16384
 OK, CLIENT_ERROR, ERROR, CANCELLED = 1, 2, 3, 4
 NO_ROUTE = NO_TAG = 0xFFFF
 OTHER = 0  # the tag of what finds the table full
@@ -150,6 +150,10 @@ class Page:
 
     def get(self, name):
         return self._words[self._place[name]]
+
+    def begun(self):
+        """How many begin records there are."""
+        return self._words[BEGUN]
 
     def set(self, name, value):
         self._ours()

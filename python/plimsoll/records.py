@@ -24,6 +24,8 @@ from plimsoll import page as pages
 
 current = contextvars.ContextVar("plimsoll_call", default=None)
 
+OPEN = "plimsoll.call"  # in the scope of a request that has a Call already: the fast lane gives it back
+
 ID_HEADER = b"x-plimsoll-id"
 WARMUP_HEADER = b"x-plimsoll-warmup"
 LENGTH_HEADER = b"content-length"
@@ -82,6 +84,7 @@ class Endpoint:
         self.oom = False
         self.title = f"{service} {path} "
         self.names = names
+        self.wrapper = None  # what stands in the place of the handler
         self.tags = {}  # by bucket; as many as the page has
         self.batch_tag = None  # of the last batch
         self.batch_done = None  # (figures, items) of batches that no request has carried to the page yet
@@ -108,6 +111,8 @@ class Recorder:
         self.history = history
         self.memory = memory.Memory(page, degrade)
         self.quiet = threading.Condition(page.lock)  # no user code runs
+        self.waits = 0  # who waits for that
+        self.served = False  # a request has come by the fast lane
 
     # --- with the page's lock held
 
@@ -122,7 +127,7 @@ class Recorder:
         if call.tag == pages.NO_TAG:
             call.tag = self._tag(call.endpoint, shapes.of_size(call.input_bytes))
         call.begun_us = self.page.begin(call.request, flags, call.route, call.tag, found)
-        call.number = self.page.get("begun")
+        call.number = self.page.begun()
 
     def _tag(self, endpoint, bucket):
         if endpoint is None:
@@ -136,7 +141,7 @@ class Recorder:
 
     def _run_ends(self, account):
         figures = self.memory.end(account)
-        if self.memory.running == 0:
+        if self.waits > 0 and self.memory.running == 0:
             self.quiet.notify_all()
         return figures
 
@@ -276,6 +281,35 @@ class Recorder:
                 call.flags &= ~pages.OOM
             self._settle(call)
 
+    # --- the fast lane: as arrived() and handler_begins(), and as handler_ends() and sent(), in one each
+
+    def lane_begins(self, call, endpoint, args, kwargs):
+        bucket = shapes.of_call(endpoint.names, args, kwargs) if self.memory.enabled else None
+        self.memory.settle()
+        with self.page.lock:
+            if not self.served:
+                self.page.stamp("serving_ms")
+                self.served = True
+            if call.ended:
+                call = self._orphan(call, endpoint)
+            call.handlers += 1
+            if bucket is not None:
+                call.tag = self._tag(endpoint, bucket)
+            self._begin(call)
+        return call
+
+    def lane_ends(self, call):
+        """It was answered with 200."""
+        self.memory.settle()
+        with self.page.lock:
+            call.handlers -= 1
+            if call.handlers == 0:
+                call.outcome, call.error = 0, ""
+                call.flags &= ~pages.OOM
+            call.status = 200
+            call.finished = True
+            self._settle(call)
+
     def batch_begins(self, endpoint, args):
         """Returns what batch_ends() wants to have back."""
         bucket = shapes.of_batch(args[1:]) if self.memory.enabled else None
@@ -331,8 +365,12 @@ class Recorder:
         """Gives unused blocks back while no user code runs, and lets none begin meanwhile: it would wait for the device
         anyway. Waits that long for such a moment; a dict, or None when it did not come."""
         with self.quiet:
-            if not self.quiet.wait_for(lambda: self.memory.running == 0, wait_s):
-                return None
+            self.waits += 1
+            try:
+                if not self.quiet.wait_for(lambda: self.memory.running == 0, wait_s):
+                    return None
+            finally:
+                self.waits -= 1
             return self.memory.empty_cache() or {"returned_bytes": 0, "took_ms": 0.0}
 
 
@@ -507,14 +545,8 @@ class Edge:
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
             return await self._lifespan(scope, receive, send)
-        request, flags, length = request_of(scope.get("headers", ()))
-        endpoint, more, at_edge = self.routes.find(scope.get("method", "GET"), scope["path"])
-        flags |= more
-        if at_edge and not flags & (pages.BATCHED | pages.TASK):
-            flags |= pages.EDGE
-        call = Call(request, flags, endpoint, input_bytes=length)
+        call = scope.pop(OPEN, None) or self._arrives(scope)
         current.set(call)
-        self.recorder.arrived(call, at_edge)
 
         async def watched_send(message):
             await send(message if self.drain is None else self.drain.head(message))
@@ -543,6 +575,16 @@ class Edge:
                     asyncio.get_running_loop().run_in_executor(None, stream.close)
             if self.drain is not None:
                 self.drain.left()
+
+    def _arrives(self, scope):
+        request, flags, length = request_of(scope.get("headers", ()))
+        endpoint, more, at_edge = self.routes.find(scope.get("method", "GET"), scope["path"])
+        flags |= more
+        if at_edge and not flags & (pages.BATCHED | pages.TASK):
+            flags |= pages.EDGE
+        call = Call(request, flags, endpoint, input_bytes=length)
+        self.recorder.arrived(call, at_edge)
+        return call
 
     def is_last(self, call, message):
         """Whether this piece of the reply is its last, and may be the end of the Call."""

@@ -34,7 +34,7 @@ import stat
 import sys
 import time
 
-from plimsoll import agent, bento, control, deadline, describe, drain, explain, imports, page, records, sessions
+from plimsoll import agent, bento, control, deadline, describe, drain, explain, imports, lane, page, records, sessions
 
 
 def kept_back(text):
@@ -60,6 +60,7 @@ class Launcher:
         self.degraded = []
         self.loaded = None  # what BentoML's loader returned
         self.served = False
+        self.fast_lane = "auto"
         self.overrides = None  # BentoML settings of this service that main's configuration sets
         self.page = self._open_page()
         self.endpoints = []
@@ -68,7 +69,8 @@ class Launcher:
         # who is named shares its socket with others, and takes leave of it before it ends
         shares = "--service-name" in argv
         self.drain = drain.Drain(lambda: self.control.tell(drained=True)) if shares else None
-        self.asks = agent.answers(self.recorder)
+        self.lane = lane.Lane(self.recorder)
+        self.asks = {**agent.answers(self.recorder), "lane": lambda _: {"lane": self.lane.table()}}
         self.asks["imports"] = self._imports
         if self.drain:
             self.asks["drain"] = lambda _: self.drain.begin()
@@ -198,6 +200,7 @@ class Launcher:
             entry = service is self.loaded
             here = [name for name in self.loaded.all_services() if name not in self._elsewhere()]
             moved = bento.limits_moved(here, timeout_s, service.name, self.overrides)
+            self.lane.prepare(service, self.endpoints, self._why_no_lane(), timeout_s)
             with moved if entry else contextlib.nullcontext():
                 app = original(service, *args, **kwargs)
             self.feature(page.F_RECORDS | (page.F_OVERRIDES if entry else 0))
@@ -207,6 +210,11 @@ class Launcher:
 
     def _lost(self, feature):
         return any(d["feature"] == feature for d in self.degraded)
+
+    def _why_no_lane(self):
+        if self.fast_lane == "off":
+            return "fast_lane is off"
+        return next((d["reason"] for d in self.degraded if d["feature"] in ("deadline", "records")), None)
 
     # --- one service
 
@@ -219,7 +227,7 @@ class Launcher:
             kind, names = describe.kind_of(method), describe.parameters(method.func)
             endpoint = records.Endpoint(index, path, kind, bool(method.batchable), title, names)
             try:
-                method.func = records.wrap(method.func, self.recorder, endpoint)
+                endpoint.wrapper = method.func = records.wrap(method.func, self.recorder, endpoint)
             except AttributeError as exc:
                 endpoint.at_edge = True
                 self.degrade(f"records:{name}", exc)
@@ -271,6 +279,7 @@ class Launcher:
             self._deploy(elsewhere)
         if go.get("runner_map") and isinstance(go["runner_map"], dict):
             self._find_dependencies(go["runner_map"])
+        self.fast_lane = go.get("fast_lane", "auto")
         self.asks["configure"](go)
         timeout_ms = go.get("timeout_ms")
         if not isinstance(timeout_ms, int) or timeout_ms <= 0:

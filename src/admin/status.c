@@ -95,6 +95,7 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
     json_t *memory = memory_json(w, now);
     if (json_array_size(memory) > 0) json_object_set(o, "memory", memory);
     json_decref(memory);
+    if (pl_look_lane(w) != NULL) json_object_set_new(o, "fast_lane", json_loads(pl_look_lane(w), 0, NULL));
     struct pl_look_verdict v;
     json_t *verdict = pl_look_verdict(w, &v) ? verdict_json(&v) : NULL;
     if (pl_look_holder(w) != NULL) { /* an operator may ask where no verdict does */

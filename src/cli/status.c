@@ -142,6 +142,23 @@ static int print_dependency(const json_t *d, int lines) {
     return used + 1;
 }
 
+/* One line: how many routes are in the fast lane, and why the first of the others is not. */
+static int print_lane(const json_t *s) {
+    const json_t *table = json_object_get(json_array_get(json_object_get(s, "workers"), 0), "fast_lane");
+    const char *route, *out = NULL, *why = NULL;
+    json_t *word;
+    size_t off = 0;
+    if (json_object_size(table) == 0) return 0;
+    json_object_foreach((json_t *)table, route, word) {
+        if (strncmp(json_string_value(word), "off: ", 5) != 0) continue;
+        if (off++ == 0) out = route, why = json_string_value(word) + 5;
+    }
+    printf("    fast lane: %zu of %zu routes", json_object_size(table) - off, json_object_size(table));
+    if (off > 0) printf("; not %s%s: %s", out, off > 1 ? " and others" : "", why);
+    printf("\n");
+    return 1;
+}
+
 static int print_service(const json_t *s, int lines) {
     size_t i;
     json_t *d;
@@ -157,6 +174,7 @@ static int print_service(const json_t *s, int lines) {
     int used = 2 + print_workers(json_object_get(s, "workers"), false, lines + 2);
     used += print_start_memory(json_object_get(s, "start_memory"));
     used += print_zygote(json_object_get(s, "zygote"), json_object_get(s, "workers"));
+    used += print_lane(s);
     if (strcmp(text(s, "kind"), "remote") == 0)
         printf("    somebody else runs it: no restart, no replacement, no warm-up, no memory\n"), used++;
     else

@@ -60,9 +60,20 @@ static const char *path_of(const struct pl_service *s, uint16_t route) {
     return d != NULL && route < d->route_count ? d->routes[route].path : "other";
 }
 
+/* By which way a request of one of the service's routes came. */
+static void count_way(const struct pl_service *s, const struct pl_page_record *r) {
+    const struct pl_description *d = s->more->description;
+    if (d == NULL || r->route >= d->route_count || (r->flags & PL_RECORD_WARMUP) != 0) return;
+    const char *way = (r->flags & PL_RECORD_RETURNED) != 0 ? "returned"
+                      : (r->flags & PL_RECORD_LANE) != 0   ? "lane"
+                                                           : "asgi";
+    pl_series_add(pl_series(s->crew->app->metrics, PL_M_FAST_LANE_REQUESTS_TOTAL, s->config->id, way), 1);
+}
+
 static void look_at(struct pl_worker *w, struct pl_accounts *a, const struct pl_page_record *r,
                     uint64_t now_ms) {
     const struct pl_service *s = w->service;
+    count_way(s, r);
     if ((r->flags & PL_RECORD_MEMORY) == 0) return;
     note_peak(a, r->device, r->peak, now_ms);
     if ((r->flags & (PL_RECORD_PEAK_EXACT | PL_RECORD_WARMUP)) != PL_RECORD_PEAK_EXACT) return;

@@ -124,6 +124,7 @@ static void keep_up(struct pl_worker *w, uint64_t now) {
         snprintf(more, sizeof more, ",\"memory_sync\":\"%s\"", pl_config_word("memory.sync", (unsigned)sync));
         if (pl_control_ask(w, "configure", more, SAMPLE_PATIENCE_MS, not_minded, NULL)) o->sync_told = sync;
     }
+    pl_lane_ask(w);
     if (now - o->sampled_ms < SAMPLE_EVERY_MS) return;
     if (pl_control_ask(w, "sample", NULL, SAMPLE_PATIENCE_MS, not_minded, NULL)) o->sampled_ms = now;
 }

@@ -68,9 +68,10 @@ static json_t *runner_map(const struct pl_worker *w) {
 char *pl_go_line(const struct pl_worker *w, bool deploy) {
     const struct pl_service *s = w->service;
     json_t *go =
-        json_pack("{s:b,s:I,s:o,s:s}", "deploy", deploy, "timeout_ms",
+        json_pack("{s:b,s:I,s:o,s:s,s:s}", "deploy", deploy, "timeout_ms",
                   (json_int_t)(s->config->traffic_timeout_ms + DEADLINE_LAG_MS), "runner_map", runner_map(w),
-                  "memory_sync", pl_config_word("memory.sync", (unsigned)s->config->memory_sync));
+                  "memory_sync", pl_config_word("memory.sync", (unsigned)s->config->memory_sync), "fast_lane",
+                  pl_config_word("fast_lane", (unsigned)s->config->fast_lane));
     char *folder = NULL;
     if (asprintf(&folder, "%s/snap", s->crew->run_dir) != -1)
         json_object_set_new(go, "snapshots", json_string(folder));

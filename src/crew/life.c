@@ -462,6 +462,7 @@ static void let_go(struct pl_worker *w) {
     pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
     pl_accounts_free(w);
     pl_explain_free(w);
+    pl_lane_free(w);
     pl_books_free(w);
     if (w->page.at != NULL) munmap((void *)(uintptr_t)w->page.at, w->more->page_bytes);
     w->page = (struct pl_page){ 0 };

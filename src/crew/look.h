@@ -19,6 +19,10 @@ const struct pl_description *pl_look_description(const struct pl_service *s);
 /* "service.py:41 CACHE", who holds what a verdict was about; NULL: not known. Borrowed. */
 const char *pl_look_holder(const struct pl_worker *w);
 
+/* {route: "sync", "async" or "off: why"} as JSON text: which routes are in the fast lane; NULL: not told.
+ * Borrowed. */
+const char *pl_look_lane(const struct pl_worker *w);
+
 /* One worker as a table row; times in ms since its spawn, 0 = not reached. */
 struct pl_look_worker {
     uint64_t age_ms, imported_ms, loaded_ms, socket_ms, warm_ms, ready_ms, first_request_us, first_us,

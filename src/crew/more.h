@@ -114,6 +114,8 @@ struct pl_worker_more {
     uint64_t ask_id;
     int sync_told; /* memory.sync as the worker knows it */
     uint64_t sampled_ms;
+    bool lane_asked;
+    char *lane;       /* lane.c: {route: "sync", "async" or "off: why"} as JSON; NULL: not told */
     bool left_socket; /* dependency, DRAINING: no caller has a connection that it could still use */
     /* It has told what it is and waits for `go`: not its own time. */
     bool awaits_go, wait_told, deploying;
@@ -395,6 +397,9 @@ void pl_control_close(struct pl_worker *w);
 void pl_control_listen(struct pl_worker *w, bool yes); /* or leave what comes to another main */
 void pl_control_wait(struct pl_worker *w);
 void pl_control_go(struct pl_worker *w, bool deploy);
+/* lane.c: asks a READY worker once. */
+void pl_lane_ask(struct pl_worker *w);
+void pl_lane_free(struct pl_worker *w);
 /* Asks a worker that has been told `go`: {"ask": verb, ...}. `more`: further members as JSON, from a comma
  * on, or NULL. `done` is called once, with the whole line (borrowed; whatever the worker chose to write), or
  * with NULL when no answer came in time or the worker is gone. False: it cannot be asked, `done` is not

@@ -193,6 +193,7 @@ void pl_gateway_destroy(struct pl_gateway *g) {
         pl_timer_stop(&g->gates[i].probe_late);
         pl_peaks_free(&g->gates[i].peaks);
         pl_learnt_free(&g->gates[i]);
+        pl_inspect_end_gate(&g->gates[i]);
     }
     pl_server_destroy(g->server);
     pl_board_close(g);

@@ -144,6 +144,8 @@ struct pl_batch_seen {
 };
 
 enum { PL_STATUS_SERIES = 600 };
+enum { PL_INSPECT_SPARES = 32 };
+
 struct pl_gate {
     struct pl_gateway *g;
     struct {
@@ -168,6 +170,8 @@ struct pl_gate {
     struct pl_timer expiry;
     bool pumping, pump_again;
     uint64_t queue_bytes;
+    struct pl_inspect *spares[PL_INSPECT_SPARES]; /* with their scans: inspect.c */
+    unsigned spare_count;
     uint64_t told_ms[PL_REASON_COUNT];  /* request.refused is logged once a second a reason */
     uint64_t would_ms[PL_REASON_COUNT]; /* and would.refuse */
     struct pl_series *code[PL_STATUS_SERIES];

@@ -132,6 +132,14 @@ static bool judge_output(struct pl_request *r) {
 
 /* --- as the body comes */
 
+/* Zeros, but for a scan that an earlier request has left. */
+static struct pl_inspect *take_one(struct pl_gate *gate) {
+    if (gate->spare_count == 0) return calloc(1, sizeof(struct pl_inspect));
+    struct pl_inspect *i = gate->spares[--gate->spare_count];
+    *i = (struct pl_inspect){ .scan = i->scan };
+    return i;
+}
+
 bool pl_inspect_begin(struct pl_request *r) {
     const struct pl_service_config *c = r->gate->service->config;
     const struct pl_http_head *h = pl_conn_head(r->conn);
@@ -139,7 +147,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     bool strict = has_limits(c) || is_llm(r->gate);
     bool said_json = is_json_type(type) || (is_openai_route(h) && !begins(type, "multipart/"));
     if (h->framing == PL_HTTP_NO_BODY || h->upgrade || (!strict && !said_json)) return true;
-    struct pl_inspect *i = calloc(1, sizeof *i);
+    struct pl_inspect *i = take_one(r->gate);
     if (i == NULL) {
         pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL);
         return false;
@@ -177,7 +185,10 @@ static bool choose(struct pl_request *r, const char *bytes, size_t len) {
         return true;
     }
     i->kind = PL_INSPECT_JSON;
-    i->scan = pl_json_scan_create((uint32_t)c->limits_json_depth, i->counts);
+    if (i->scan == NULL || !pl_json_scan_again(i->scan, (uint32_t)c->limits_json_depth, i->counts)) {
+        pl_json_scan_destroy(i->scan);
+        i->scan = pl_json_scan_create((uint32_t)c->limits_json_depth, i->counts);
+    }
     if (i->scan != NULL) return true;
     pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL);
     return false;
@@ -233,9 +244,20 @@ bool pl_inspect_settled(const struct pl_request *r) {
            (pl_image_pixels(&i->at.image) != 0 || !(i->said_image || i->at.image.kind != PL_IMAGE_NONE));
 }
 
+static void destroy(struct pl_inspect *i) {
+    pl_json_scan_destroy(i->scan);
+    free(i);
+}
+
 void pl_inspect_free(struct pl_request *r) {
     if (r->inspect == NULL) return;
-    pl_json_scan_destroy(r->inspect->scan);
-    free(r->inspect);
+    if (r->gate->spare_count < PL_INSPECT_SPARES)
+        r->gate->spares[r->gate->spare_count++] = r->inspect;
+    else
+        destroy(r->inspect);
     r->inspect = NULL;
+}
+
+void pl_inspect_end_gate(struct pl_gate *gate) {
+    while (gate->spare_count > 0) destroy(gate->spares[--gate->spare_count]);
 }

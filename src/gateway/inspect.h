@@ -43,6 +43,8 @@ bool pl_inspect_end(struct pl_request *r);
 /* What is still to come cannot change the judgement: the body need not be kept for it. */
 bool pl_inspect_settled(const struct pl_request *r);
 void pl_inspect_free(struct pl_request *r);
+/* Gives back what requests have left for those to come. */
+void pl_inspect_end_gate(struct pl_gate *gate);
 
 /* tokens.c: what a prompt will be in tokens, learnt from what replies say */
 bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h);

@@ -39,6 +39,13 @@ struct pl_json_scan *pl_json_scan_create(uint32_t depth, bool text) {
     return s;
 }
 
+bool pl_json_scan_again(struct pl_json_scan *s, uint32_t depth, bool text) {
+    if (depth < 1 || depth > PL_JSON_DEPTH_MOST || s->depth_most != depth) return false;
+    s->count_text = text;
+    pl_json_scan_reset(s);
+    return true;
+}
+
 void pl_json_scan_destroy(struct pl_json_scan *s) { free(s); }
 
 void pl_json_scan_reset(struct pl_json_scan *s) {

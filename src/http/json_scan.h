@@ -60,6 +60,8 @@ struct pl_json_facts {
 struct pl_json_scan;
 /* `depth`: levels allowed, 1 to PL_JSON_DEPTH_MOST. `text`: count it (the dear part). NULL without memory. */
 struct pl_json_scan *pl_json_scan_create(uint32_t depth, bool text);
+/* Ready for another text, as if it had just been made so; false: it was made for another depth. */
+bool pl_json_scan_again(struct pl_json_scan *s, uint32_t depth, bool text);
 void pl_json_scan_destroy(struct pl_json_scan *s); /* NULL is allowed */
 /* For another body. */
 void pl_json_scan_reset(struct pl_json_scan *s);

@@ -263,8 +263,47 @@ static enum pl_http_event finish_head(struct pl_http_parser *p) {
     return PL_HTTP_HEAD;
 }
 
+/* --- spares */
+
+enum { SPARE_TEXT = 2048, SPARE_HEADERS = 64 }; /* larger ones are given back to the system */
+
+static void use_spare(struct pl_http_parser *p) {
+    struct pl_http_spares *s = p->spares;
+    struct pl_http_head *h = &p->head;
+    if (s == NULL || s->count == 0 || h->text.data != NULL || h->headers != NULL) return;
+    s->count--;
+    h->text.data = s->of[s->count].text;
+    h->text.size = s->of[s->count].size;
+    h->headers = s->of[s->count].headers;
+    h->header_room = s->of[s->count].room;
+}
+
+static void end_head(struct pl_http_parser *p) {
+    struct pl_http_spares *s = p->spares;
+    struct pl_http_head *h = &p->head;
+    if (s != NULL && s->count < PL_HTTP_SPARES && h->text.data != NULL && h->headers != NULL &&
+        h->text.size <= SPARE_TEXT && h->header_room <= SPARE_HEADERS) {
+        s->of[s->count].text = h->text.data;
+        s->of[s->count].size = h->text.size;
+        s->of[s->count].headers = h->headers;
+        s->of[s->count].room = h->header_room;
+        s->count++;
+        *h = (struct pl_http_head){ 0 };
+    }
+    pl_http_head_free(h);
+}
+
+void pl_http_spares_free(struct pl_http_spares *s) {
+    while (s->count > 0) {
+        s->count--;
+        free(s->of[s->count].text);
+        free(s->of[s->count].headers);
+    }
+}
+
 static enum pl_http_event parse_head(struct pl_http_parser *p, const char *data, size_t len, size_t *used) {
     struct pl_buf *text = &p->head.text;
+    if (len > *used) use_spare(p); /* a connection that is idle has none */
     for (;;) {
         /* llhttp is never given more than the limit allows: what it makes of the bytes up to there is the
          * same however they arrive */
@@ -365,11 +404,13 @@ void pl_http_parser_answers_head(struct pl_http_parser *p, bool yes) { p->no_bod
 
 void pl_http_parser_next(struct pl_http_parser *p) {
     bool no_body = p->no_body, response = p->core.type == HTTP_RESPONSE;
-    pl_http_head_free(&p->head);
+    struct pl_http_spares *spares = p->spares;
+    end_head(p);
     pl_http_parser_init(p, response, p->limits);
     p->no_body = no_body;
+    p->spares = spares;
 }
 
-void pl_http_parser_free(struct pl_http_parser *p) { pl_http_head_free(&p->head); }
+void pl_http_parser_free(struct pl_http_parser *p) { end_head(p); }
 
 bool pl_http_parser_idle(const struct pl_http_parser *p) { return p->stage == START; }

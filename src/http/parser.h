@@ -99,10 +99,25 @@ enum pl_http_event {
     PL_HTTP_FAULT, /* fault_status, fault_reason; the connection must be closed after the answer */
 };
 
+/* Memory of heads that have ended, for those to come: what serves many connections has one, so that a message
+ * costs no allocation and an idle connection holds none. Zeros are an empty one. */
+enum { PL_HTTP_SPARES = 32 };
+struct pl_http_spares {
+    uint32_t count;
+    struct {
+        char *text;
+        size_t size;
+        struct pl_http_header *headers;
+        uint32_t room;
+    } of[PL_HTTP_SPARES]; /* owned */
+};
+void pl_http_spares_free(struct pl_http_spares *s);
+
 struct pl_http_parser {
     llhttp_t core;
     struct pl_http_head head;
     const struct pl_http_limits *limits;
+    struct pl_http_spares *spares; /* borrowed for the parser's life; set after init; NULL: none */
     const char *piece;
     size_t piece_len;
     const char *fault_reason; /* static text: what was wrong, for people and for the metric label */

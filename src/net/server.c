@@ -373,6 +373,7 @@ void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage
     c->was_tcp = l->tcp;
     remember_peer(c, peer);
     pl_http_parser_init(&c->parser, false, &s->o.limits->http);
+    c->parser.spares = &s->spares;
     pl_buf_init(&c->pending, 2 * PL_SOCK_READ_BYTES);
     c->next = s->conns;
     c->at = &s->conns;
@@ -456,5 +457,6 @@ void pl_server_destroy(struct pl_server *s) {
     pl_tls_unref(s->tls);
     pl_tls_desk_destroy(s->desk);
     pl_buf_free(&s->scratch);
+    pl_http_spares_free(&s->spares);
     free(s);
 }

@@ -80,6 +80,7 @@ struct pl_server {
     struct pl_tls *tls;       /* NULL: none */
     struct pl_tls_desk *desk; /* once there was any */
     struct pl_buf scratch;    /* for heads and answers, used within one call */
+    struct pl_http_spares spares;
 };
 
 /* server.c */

@@ -31,7 +31,14 @@ struct pl_pool {
     struct pl_upstream *idle; /* the one used last comes first */
     size_t live;              /* in use, idle and closing */
     bool gone;
+    struct pl_http_spares spares;
 };
+
+static void end_pool(struct pl_pool *p) {
+    if (p->live > 0 || !p->gone) return;
+    pl_http_spares_free(&p->spares);
+    free(p);
+}
 
 static void leave_idle(struct pl_upstream *u) {
     if (!u->in_pool) return;
@@ -59,7 +66,8 @@ static void on_freed(struct pl_sock *sock) {
     pl_http_parser_free(&u->parser);
     u->magic = 0;
     free(u);
-    if (--p->live == 0 && p->gone) free(p);
+    p->live--;
+    end_pool(p);
 }
 
 /* --- replies */
@@ -181,7 +189,7 @@ void pl_pool_destroy(struct pl_pool *p) {
     if (p == NULL) return;
     pl_pool_close_idle(p);
     p->gone = true;
-    if (p->live == 0) free(p);
+    end_pool(p);
 }
 
 static enum pl_dialled dial(struct pl_pool *p, struct pl_upstream **out) {
@@ -198,6 +206,7 @@ static enum pl_dialled dial(struct pl_pool *p, struct pl_upstream **out) {
     u->pool = p;
     p->live++;
     pl_http_parser_init(&u->parser, true, p->o.limits);
+    u->parser.spares = &p->spares;
     bool tcp = pl_dial_is_tcp(p->o.to);
     u->connecting = tcp && !pl_dial_connected(fd);
     if (!pl_sock_open(&u->sock, p->o.loop, fd, tcp, &calls)) {

@@ -44,6 +44,7 @@ def test_constants_are_those_of_the_header(layout):
         "PL_RECORD_MEMORY": pages.MEMORY, "PL_RECORD_ALONE": pages.ALONE, "PL_RECORD_OVERLAPPED": pages.OVERLAPPED,
         "PL_RECORD_PEAK_EXACT": pages.PEAK_EXACT, "PL_RECORD_QUIESCENT": pages.QUIESCENT,
         "PL_RECORD_OOM": pages.OOM, "PL_RECORD_LANE": pages.LANE,
+        "PL_RECORD_RETURNED": pages.RETURNED,
     }  # fmt: skip
     assert ours == {k: v for k, v in layout.items() if isinstance(v, int) and k != "done"}
 

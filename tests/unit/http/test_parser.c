@@ -499,6 +499,48 @@ TEST(a_head_with_many_headers_keeps_them_all_in_order) {
     pl_buf_free(&text);
 }
 
+TEST(memory_of_a_head_serves_the_next_of_any_connection_and_an_idle_one_has_none) {
+    static const char text[] = "GET /a HTTP/1.1\r\n" HOST "\r\n";
+    struct pl_http_spares spares = { 0 };
+    struct fixture f, g;
+    pl_http_parser_init(&f.p, false, &limits);
+    pl_http_parser_init(&g.p, false, &limits);
+    f.p.spares = g.p.spares = &spares;
+    assert_int_equal(feed(&f, text), PL_HTTP_HEAD);
+    const char *memory = f.p.head.text.data;
+    pl_http_parser_next(&f.p);
+    assert_int_equal(spares.count, 1);
+    assert_null(f.p.head.text.data);
+    assert_int_equal(feed(&g, ""), PL_HTTP_MORE); /* nothing has come: nothing is taken */
+    assert_int_equal(spares.count, 1);
+    assert_int_equal(feed(&g, text), PL_HTTP_HEAD);
+    assert_ptr_equal(g.p.head.text.data, memory);
+    assert_int_equal(g.p.head.header_count, 1);
+    assert_text(&g.p.head, g.p.head.target, g.p.head.target_len, "/a");
+    assert_int_equal(spares.count, 0);
+    pl_http_parser_free(&g.p);
+    assert_int_equal(spares.count, 1);
+    pl_http_parser_free(&f.p);
+    pl_http_spares_free(&spares);
+    assert_int_equal(spares.count, 0);
+}
+
+TEST(memory_of_a_large_head_is_not_kept) {
+    struct pl_http_spares spares = { 0 };
+    struct pl_buf text = { 0 };
+    struct fixture f;
+    pl_buf_adds(&text, "GET / HTTP/1.1\r\n" HOST "X: ");
+    for (int i = 0; i < 3000; i++) pl_buf_adds(&text, "x");
+    pl_buf_adds(&text, "\r\n\r\n");
+    pl_http_parser_init(&f.p, false, &limits);
+    f.p.spares = &spares;
+    assert_int_equal(feed(&f, pl_buf_text(&text)), PL_HTTP_HEAD);
+    pl_http_parser_next(&f.p);
+    assert_int_equal(spares.count, 0);
+    pl_http_parser_free(&f.p);
+    pl_buf_free(&text);
+}
+
 RUN(cmocka_unit_test(one_message_is_head_body_end_and_then_the_next),
     cmocka_unit_test(end_comes_without_further_bytes), cmocka_unit_test(an_idle_parser_holds_no_heap),
     cmocka_unit_test(a_head_that_was_taken_lives_on_while_the_body_is_read),
@@ -519,4 +561,6 @@ RUN(cmocka_unit_test(one_message_is_head_body_end_and_then_the_next),
     cmocka_unit_test(interim_replies_are_messages_of_their_own),
     cmocka_unit_test(a_101_is_an_upgrade_or_a_fault), cmocka_unit_test(a_close_completes_only_what_it_may),
     cmocka_unit_test(a_reply_that_ends_with_the_close_is_not_reusable),
-    cmocka_unit_test(a_head_with_many_headers_keeps_them_all_in_order))
+    cmocka_unit_test(a_head_with_many_headers_keeps_them_all_in_order),
+    cmocka_unit_test(memory_of_a_head_serves_the_next_of_any_connection_and_an_idle_one_has_none),
+    cmocka_unit_test(memory_of_a_large_head_is_not_kept))
