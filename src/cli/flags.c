@@ -131,9 +131,6 @@ static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
 
-static const struct pl_flag hold_flags[] = {
-    { "once", 0, PL_FLAG_SWITCH, NULL, "end when they are read" },
-};
 static const struct pl_flag lint_flags[] = {
     { "select", 0, PL_FLAG_VALUE, "IDS", "these rules only: PL005,PL006" },
     { "ignore", 0, PL_FLAG_VALUE, "IDS", "all but these" },
@@ -188,7 +185,6 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
         { "manifest", manifest_flags, sizeof manifest_flags / sizeof *manifest_flags },
-        { "hold", hold_flags, sizeof hold_flags / sizeof *hold_flags },
         { "lint", lint_flags, sizeof lint_flags / sizeof *lint_flags },
         { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },

@@ -94,9 +94,9 @@ static int print_start_memory(const json_t *m) {
     if (number(m, "limit_bytes") == 0 || number(m, "suggested_limit_bytes") <= number(m, "limit_bytes"))
         return 0;
     printf("    a start takes %s of host memory: the limit of %s is short, %s would be enough\n",
-           size(number(m, "peak_anon_bytes"), peak, sizeof peak),
-           size(number(m, "limit_bytes"), limit, sizeof limit),
-           size(number(m, "suggested_limit_bytes"), enough, sizeof enough));
+           pl_fig_size(number(m, "peak_anon_bytes"), peak, sizeof peak),
+           pl_fig_size(number(m, "limit_bytes"), limit, sizeof limit),
+           pl_fig_size(number(m, "suggested_limit_bytes"), enough, sizeof enough));
     return 1;
 }
 
@@ -117,8 +117,8 @@ static int print_zygote(const json_t *z, const json_t *workers) {
             both += number(m, "rss_bytes") - number(m, "pss_bytes");
     }
     printf("    zygote ready, %.0f modules, %s", number(z, "modules"),
-           size(number(z, "pss_bytes"), own, sizeof own));
-    if (both > 0) printf("; the workers share %s", size(both, shared, sizeof shared));
+           pl_fig_size(number(z, "pss_bytes"), own, sizeof own));
+    if (both > 0) printf("; the workers share %s", pl_fig_size(both, shared, sizeof shared));
     printf("\n");
     return 1;
 }
@@ -144,12 +144,12 @@ static int print_dependency(const json_t *d, int lines) {
 
 /* One line: how many routes are in the fast lane, and why the first of the others is not. */
 static int print_lane(const json_t *s) {
-    const json_t *table = json_object_get(json_array_get(json_object_get(s, "workers"), 0), "fast_lane");
+    json_t *table = json_object_get(json_array_get(json_object_get(s, "workers"), 0), "fast_lane");
     const char *route, *out = NULL, *why = NULL;
     json_t *word;
     size_t off = 0;
     if (json_object_size(table) == 0) return 0;
-    json_object_foreach((json_t *)table, route, word) {
+    json_object_foreach(table, route, word) {
         if (strncmp(json_string_value(word), "off: ", 5) != 0) continue;
         if (off++ == 0) out = route, why = json_string_value(word) + 5;
     }
