@@ -75,6 +75,7 @@ struct pl_request {
     bool chunk_out;      /* the client gets chunks that we make */
     bool gather;         /* a small reply: goes out when it is whole */
     bool hold_reply;     /* HTTP/1.0 and no length: kept until it is whole */
+    bool withheld;       /* an engine's stream whose head goes out with its first byte */
     bool streamed;       /* counts in streams_total */
     bool counted_stream; /* in its worker's `streams` */
     bool event_stream;
@@ -239,6 +240,8 @@ void pl_reply_cut(struct pl_request *r, enum pl_result outcome, const char *end,
 /* judge.c */
 void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end);
 void pl_judge_closed(struct pl_request *r); /* nothing more will come from its worker */
+/* The engine gave it up, and nothing of it is out: again, once, or 502. */
+void pl_judge_given_up(struct pl_request *r);
 void pl_judge(struct pl_request *r);
 void pl_judge_refused(struct pl_request *r); /* nobody listens at the worker's socket */
 void pl_judge_exited(struct pl_berth *b);
@@ -305,6 +308,11 @@ void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */
 void pl_learnt_save(struct pl_gate *gate); /* beside the loop */
 void pl_learnt_free(struct pl_gate *gate);
 void pl_learnt_watch(struct pl_gateway *g); /* now and then: budgets grow again, what changed is saved */
+
+/* Behind it is an engine for language models, by its preset. */
+static inline bool pl_gate_is_llm(const struct pl_gate *gate) {
+    return gate->service->kind != PL_KIND_PYTHON && pl_engine_of(gate->service->config)->llm;
+}
 
 /* cors.c */
 bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);

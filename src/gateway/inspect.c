@@ -7,12 +7,8 @@
 
 /* --- what is to be looked at */
 
-static bool is_llm(const struct pl_gate *gate) {
-    return gate->service->kind != PL_KIND_PYTHON && pl_engine_of(gate->service->config)->llm;
-}
-
 bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h) {
-    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI || is_llm(gate) ||
+    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI || pl_gate_is_llm(gate) ||
            gate->service->config->limits_input_tokens > 0;
 }
 
@@ -136,7 +132,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     const struct pl_service_config *c = r->gate->service->config;
     const struct pl_http_head *h = pl_conn_head(r->conn);
     struct pl_text type = value_of(h, PL_HF_CONTENT_TYPE), coding = value_of(h, PL_HF_CONTENT_ENCODING);
-    bool strict = has_limits(c) || is_llm(r->gate);
+    bool strict = has_limits(c) || pl_gate_is_llm(r->gate);
     bool said_json = is_json_type(type) || (is_openai_route(h) && !begins(type, "multipart/"));
     if (h->framing == PL_HTTP_NO_BODY || h->upgrade || (!strict && !said_json)) return true;
     struct pl_inspect *i = calloc(1, sizeof *i);
@@ -149,6 +145,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     i->said_json = said_json;
     i->said_image = begins(type, "image/");
     i->counts = pl_tokens_wanted(r->gate, h);
+    i->whole = pl_whole_wanted(r->gate, h);
     if (coding.len != 0 && !begins(coding, "identity")) {
         i->kind = PL_INSPECT_DONE;
         if (!strict) return true;

@@ -24,6 +24,9 @@ struct pl_inspect {
     bool told;                   /* only observed: it has been told */
     bool json;                   /* the body was JSON from its begin to its end */
     bool counts;                 /* its tokens matter */
+    bool whole;                  /* its reply must say that it is complete: whole.c */
+    bool reading;                /* `usage` reads the reply */
+    const char *good_to;         /* within one read of the reply: end of the last piece that is good */
     uint64_t clamped;            /* max_tokens was lowered to it; 0: it was not */
     struct pl_json_scan *scan;   /* of the body, then of the reply */
     struct pl_json_facts asked;  /* of a JSON body that is whole */
@@ -49,5 +52,22 @@ bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h);
 bool pl_tokens_arrive(struct pl_request *r); /* false: over limits.input_tokens, and gone */
 void pl_tokens_expect(struct pl_request *r); /* it goes to a worker: its reply will be read */
 void pl_tokens_reply(struct pl_request *r, const char *bytes, size_t len);
-void pl_tokens_done(struct pl_request *r); /* the reply is complete */
+void pl_tokens_read_end(struct pl_request *r); /* its last byte was read; may come again */
+void pl_tokens_done(struct pl_request *r);     /* the reply is complete */
+
+/* whole.c: does the reply say that it is complete? */
+enum pl_whole {
+    PL_WHOLE_SO_FAR,   /* nothing speaks against it */
+    PL_WHOLE_ERROR,    /* the engine tells of an error */
+    PL_WHOLE_DEAD,     /* of its own end */
+    PL_WHOLE_GIVEN_UP, /* it ends, or goes on, without having been finished */
+};
+bool pl_whole_wanted(const struct pl_gate *gate, const struct pl_http_head *h);
+bool pl_whole_watches(const struct pl_request *r);
+void pl_whole_piece(struct pl_request *r, const char *bytes, size_t len); /* was read */
+enum pl_whole pl_whole_judge(struct pl_request *r, bool end);
+bool pl_whole_is_dead(const struct pl_request *r, const char *reply, size_t len); /* a 500 of a dead engine */
+const char *pl_whole_words(const struct pl_request *r, enum pl_whole w);
+/* The request is over, or will be sent again. `p`: what was just read; NULL: nothing of it may go out. */
+void pl_whole_fail(struct pl_request *r, const struct pl_upstream_part *p, enum pl_whole w);
 #endif

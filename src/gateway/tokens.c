@@ -71,6 +71,8 @@ void pl_tokens_expect(struct pl_request *r) {
     if (i == NULL) return;
     i->counts = i->counts && i->json && i->scan != NULL;
     i->usage = (struct pl_usage){ 0 };
+    i->reading = false;
+    i->good_to = NULL;
 }
 
 static bool is_type(const struct pl_http_head *h, const char *type) {
@@ -82,7 +84,7 @@ static bool is_type(const struct pl_http_head *h, const char *type) {
 void pl_tokens_reply(struct pl_request *r, const char *bytes, size_t len) {
     struct pl_inspect *i = r->inspect;
     if (i == NULL || !i->counts) return;
-    if (i->usage.scan == NULL) {
+    if (!i->reading) {
         const struct pl_http_head *h = pl_upstream_head(r->up);
         bool events = is_type(h, "text/event-stream");
         if (h->status != 200 || pl_http_find(h, PL_HF_CONTENT_ENCODING) != NULL ||
@@ -91,6 +93,7 @@ void pl_tokens_reply(struct pl_request *r, const char *bytes, size_t len) {
             return;
         }
         pl_usage_begin(&i->usage, i->scan, events);
+        i->reading = true;
     }
     pl_usage_feed(&i->usage, bytes, len);
 }
@@ -115,10 +118,15 @@ static void learn(struct pl_request *r, struct pl_model *m) {
     if (!known && m->tokens.seen >= PL_TOKEN_KNOWN) pl_learnt_save(gate);
 }
 
+void pl_tokens_read_end(struct pl_request *r) {
+    struct pl_inspect *i = r->inspect;
+    if (i != NULL && i->reading && i->usage.scan != NULL) pl_usage_end(&i->usage);
+}
+
 void pl_tokens_done(struct pl_request *r) {
     struct pl_inspect *i = r->inspect;
-    if (i == NULL || !i->counts || i->usage.scan == NULL) return;
-    pl_usage_end(&i->usage);
+    if (i == NULL || !i->reading) return;
+    pl_tokens_read_end(r);
     if (i->usage.error) return;
     if (i->usage.told) pl_keys_tokens(r, i->usage.prompt_tokens + i->usage.completion_tokens);
     bool told = i->usage.told && i->usage.prompt_tokens > 0;

@@ -188,7 +188,7 @@ static inline void read_until_more(int fd, const char *text) {
     }
 }
 /* A whole message with this body at its end, and nothing after it. */
-static void read_ends(int fd, const char *text) {
+static inline void read_ends(int fd, const char *text) {
     read_until(fd, text);
     size_t len = strlen(text);
     assert_true(seen_len >= len);
