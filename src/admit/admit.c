@@ -97,7 +97,14 @@ static unsigned roomiest(const struct pl_admit *a, uint32_t ready) {
     return best;
 }
 
-static bool bytes_fit(const struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
+static bool prompt_fits(const struct pl_admit *a, const struct pl_admit_entry *e) {
+    return a->prefill_limit == 0 || e->prefill == 0 || a->prefill == 0 ||
+           (a->prefill < a->prefill_limit && e->prefill <= a->prefill_limit - a->prefill);
+}
+
+static bool bytes_fit(struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
+    a->prefill_short = !prompt_fits(a, e);
+    if (a->prefill_short) return false;
     if (e->cost == 0 || !counts_bytes(a)) return true;
     unsigned i = roomiest(a, ready);
     return i == PL_ADMIT_NOWHERE || pl_budget_free(&a->places[i]) >= e->cost;
@@ -108,18 +115,42 @@ static void charge(struct pl_admit *a, struct pl_admit_entry *e, uint32_t ready)
     e->place = (uint8_t)i;
     e->charged = i != PL_ADMIT_NOWHERE ? e->cost : 0;
     if (i != PL_ADMIT_NOWHERE) a->places[i].charged += e->charged;
+    e->prefill_held = e->prefill;
+    a->prefill += e->prefill_held;
 }
 
 static void uncharge(struct pl_admit *a, struct pl_admit_entry *e) {
     if (e->charged > 0) a->places[e->place].charged -= e->charged;
     e->charged = 0;
     e->place = PL_ADMIT_NOWHERE;
+    a->prefill -= e->prefill_held;
+    e->prefill_held = 0;
     a->bytes_short = false; /* until somebody finds out anew */
 }
 
 void pl_admit_set_budget(struct pl_admit *a, unsigned place, uint64_t full) {
     pl_budget_set(&a->places[place], full);
     a->bytes_short = false;
+}
+
+void pl_admit_set_prefill(struct pl_admit *a, uint64_t limit) {
+    if (a->prefill_limit == limit) return;
+    a->prefill_limit = limit;
+    a->bytes_short = false;
+}
+
+bool pl_admit_prefilled(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->state != PL_ADMIT_RUNNING || e->prefill_held == 0) return false;
+    a->prefill -= e->prefill_held;
+    e->prefill_held = 0;
+    return true;
+}
+
+void pl_admit_recharge(struct pl_admit *a, struct pl_admit_entry *e, uint64_t bytes) {
+    if (e->state != PL_ADMIT_RUNNING || e->charged == 0) return;
+    struct pl_budget *b = &a->places[e->place];
+    b->charged = b->charged - e->charged + bytes;
+    e->charged = bytes;
 }
 
 static void run(struct pl_admit *a, struct pl_admit_entry *e, const struct pl_admit_supply *s,
@@ -223,6 +254,7 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
                                   .number = ++a->arrivals,
                                   .flow = e->flow,
                                   .cost = e->cost,
+                                  .prefill = e->prefill,
                                   .place = PL_ADMIT_NOWHERE };
     bool lets = a->limits.observe && !gap;
     enum pl_reason never = bytes_refuse(a, e);

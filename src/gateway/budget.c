@@ -16,7 +16,7 @@
 
 static uint64_t full_of(const struct pl_gate *gate) {
     int64_t bytes = gate->service->config->memory_budget_bytes;
-    return bytes > 0 ? (uint64_t)bytes : 0;
+    return bytes > 0 ? (uint64_t)bytes : pl_llm_full(gate);
 }
 
 unsigned pl_budget_place(struct pl_gate *gate, const char *name) {
@@ -46,10 +46,10 @@ static unsigned place_of(struct pl_gate *gate, const struct pl_worker *w) {
 
 /* --- what the gateway asks */
 
-uint64_t pl_budget_cost(const struct pl_request *r) {
+uint64_t pl_budget_cost(struct pl_request *r) {
     int64_t each = r->gate->service->config->memory_per_request_bytes;
     uint64_t times = 1;
-    if (each <= 0) return 0;
+    if (each <= 0) return pl_llm_cost(r);
     if (r->inspect != NULL && r->inspect->json) {
         const struct pl_json_facts *f = &r->inspect->asked;
         uint64_t answers = f->n.value > f->best_of.value ? f->n.value : f->best_of.value;
@@ -111,7 +111,7 @@ void pl_budget_tell(struct pl_gate *gate) {
     if (gate->budget_ratio != NULL) pl_series_set(gate->budget_ratio, most);
 }
 
-static void changed(struct pl_gate *gate, unsigned place, uint64_t from, const char *reason) {
+void pl_budget_changed(struct pl_gate *gate, unsigned place, uint64_t from, const char *reason) {
     const struct pl_budget *b = &gate->admit.places[place];
     const char *id = gate->service->config->id;
     bool down = b->bytes < from;
@@ -155,7 +155,7 @@ void pl_budget_death(struct pl_worker *w, struct pl_gate *gate) {
     struct pl_budget *b = &gate->admit.places[i];
     uint64_t from = b->bytes;
     if (!pl_budget_oom(b, pl_gateway_now(gate->g))) return;
-    changed(gate, i, from, "oom");
+    pl_budget_changed(gate, i, from, "oom");
     pl_learnt_save(gate);
 }
 
@@ -165,7 +165,7 @@ void pl_budget_pass_time(struct pl_gate *gate) {
         struct pl_budget *b = &gate->admit.places[i];
         uint64_t from = b->bytes;
         if (!pl_budget_pass(b, pl_gateway_now(gate->g))) continue;
-        changed(gate, i, from, "recovery");
+        pl_budget_changed(gate, i, from, "recovery");
         more = true;
     }
     if (more) pl_queue_pump(gate);

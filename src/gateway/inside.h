@@ -3,6 +3,7 @@
 #ifndef PL_GATEWAY_INSIDE_H
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
+#include "admit/kv.h"
 #include "admit/poison.h"
 #include "base/buf.h"
 #include "door/quota.h"
@@ -130,6 +131,15 @@ struct pl_gate_place {
     struct pl_series *bytes, *charged, *free; /* NULL: it has no budget yet */
 };
 
+/* What the engines of a service have told together: gateway/llm.c. */
+struct pl_llm {
+    uint64_t context, block;      /* tokens; 0: not told */
+    double bytes_per_token;       /* 0: not told, and nothing is charged by it */
+    uint64_t kv_bytes;            /* of one place; 0: not told */
+    struct pl_pace pace;
+    double told_times;            /* of the pace: when budget.changed was last logged */
+};
+
 enum { PL_STATUS_SERIES = 600 };
 struct pl_gate {
     struct pl_gateway *g;
@@ -143,6 +153,7 @@ struct pl_gate {
     struct pl_admit admit;
     struct pl_poison poison;
     struct pl_learnt learnt;
+    struct pl_llm llm;
     struct pl_gate_place places[PL_ADMIT_PLACES];
     unsigned place_count;
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
@@ -293,7 +304,7 @@ void pl_capture_look(struct pl_request *r); /* answered well: does somebody want
 
 /* budget.c: bytes where the workers are */
 void pl_budget_limits(struct pl_gate *gate); /* the configuration has changed */
-uint64_t pl_budget_cost(const struct pl_request *r);
+uint64_t pl_budget_cost(struct pl_request *r);
 uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
@@ -302,6 +313,16 @@ void pl_budget_death(struct pl_worker *w, struct pl_gate *gate); /* was it for w
 void pl_budget_pass_time(struct pl_gate *gate);
 /* A place by its name, made at need; its index in pl_admit.places. */
 unsigned pl_budget_place(struct pl_gate *gate, const char *name);
+
+void pl_budget_changed(struct pl_gate *gate, unsigned place, uint64_t from, const char *reason); /* tells it */
+
+/* llm.c: what is charged of a request to an LLM engine, and what there is to charge it against */
+uint64_t pl_llm_full(const struct pl_gate *gate); /* bytes of a place; 0: not known, or not counted */
+uint64_t pl_llm_cost(struct pl_request *r);
+bool pl_llm_fits_context(struct pl_request *r); /* false: it was refused, and is gone */
+void pl_llm_first_byte(struct pl_request *r);   /* its prompt has been computed */
+void pl_llm_streamed(struct pl_request *r);     /* more of its answer came: is it longer than charged? */
+void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */

@@ -42,8 +42,7 @@ static bool is_openai_route(const struct pl_http_head *h) {
 
 /* --- the judgement */
 
-/* False: refused. A service that is only observed takes it, and is not looked at any further. */
-static bool judge(struct pl_request *r, enum pl_reason reason, const char *code, const char *text) {
+bool pl_inspect_judge(struct pl_request *r, enum pl_reason reason, const char *code, const char *text) {
     struct pl_inspect *i = r->inspect;
     if (r->gate->service->config->mode != PL_CFG_MODE_OBSERVE) {
         pl_refuse_as(r, reason, code, text);
@@ -62,14 +61,14 @@ static bool judge_image(struct pl_request *r, uint64_t pixels, bool unread) {
     if (pixels > (uint64_t)limit) {
         snprintf(text, sizeof text, "an image of %llu pixels is larger than limits.image_pixels, %lld",
                  (unsigned long long)pixels, limit);
-        return judge(r, PL_REASON_TOO_LARGE, NULL, text);
+        return pl_inspect_judge(r, PL_REASON_TOO_LARGE, NULL, text);
     }
     if (!unread) return true;
     snprintf(
         text, sizeof text,
         "the size of an image cannot be read, and limits.image_pixels is %lld: send PNG, JPEG, WebP or GIF",
         limit);
-    return judge(r, PL_REASON_INVALID, "invalid_value", text);
+    return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_value", text);
 }
 
 static bool judge_json(struct pl_request *r, enum pl_json_state state) {
@@ -80,12 +79,12 @@ static bool judge_json(struct pl_request *r, enum pl_json_state state) {
     if (state == PL_JSON_TOO_DEEP) {
         snprintf(text, sizeof text, "the JSON is nested deeper than limits.json_depth, %lld levels",
                  (long long)c->limits_json_depth);
-        return judge(r, PL_REASON_INVALID, "invalid_value", text);
+        return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_value", text);
     }
     if (c->limits_array_items > 0 && f->array_items > (uint64_t)c->limits_array_items) {
         snprintf(text, sizeof text, "an array is longer than limits.array_items, %lld",
                  (long long)c->limits_array_items);
-        return judge(r, PL_REASON_TOO_LARGE, NULL, text);
+        return pl_inspect_judge(r, PL_REASON_TOO_LARGE, NULL, text);
     }
     if (!judge_image(r, f->image_pixels, f->images_unread > 0)) return false;
     if (state != PL_JSON_MALFORMED || i->kind == PL_INSPECT_DONE) return true;
@@ -93,14 +92,15 @@ static bool judge_json(struct pl_request *r, enum pl_json_state state) {
     if (!i->strict || !i->said_json) return true; /* the worker will say so itself, or it is no JSON */
     snprintf(text, sizeof text, "the body is no JSON: byte %llu cannot stand where it does",
              (unsigned long long)pl_json_scan_offset(i->scan));
-    return judge(r, PL_REASON_INVALID, "invalid_json", text);
+    return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_json", text);
 }
 
 /* --- limits.output_tokens */
 
 /* The digits of max_tokens become those of the limit, filled up with spaces: nothing else of the body
  * changes. */
-static bool clamp(struct pl_request *r, const struct pl_json_asked *asked, uint64_t limit) {
+bool pl_inspect_clamp(struct pl_request *r, uint64_t limit) {
+    const struct pl_json_asked *asked = &r->inspect->asked.max_tokens;
     char digits[24];
     int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)limit);
     if (asked->times != 1 || asked->len < (uint32_t)n || r->body_mode != PL_BODY_KEEP) return false;
@@ -119,11 +119,11 @@ static bool judge_output(struct pl_request *r) {
     uint64_t limit = (uint64_t)c->limits_output_tokens;
     if (!asked->unbounded && asked->value <= limit) return true;
     if (c->openai_over_limit == PL_CFG_OPENAI_OVER_LIMIT_CLAMP && c->mode != PL_CFG_MODE_OBSERVE &&
-        clamp(r, asked, limit))
+        pl_inspect_clamp(r, limit))
         return true;
     snprintf(text, sizeof text, "max_tokens is larger than limits.output_tokens, %llu",
              (unsigned long long)limit);
-    return judge(r, PL_REASON_INVALID, "invalid_value", text);
+    return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_value", text);
 }
 
 /* --- as the body comes */
@@ -149,7 +149,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     if (coding.len != 0 && !begins(coding, "identity")) {
         i->kind = PL_INSPECT_DONE;
         if (!strict) return true;
-        return judge(
+        return pl_inspect_judge(
             r, PL_REASON_INVALID, "invalid_value",
             "a body with Content-Encoding cannot be held against this service's limits: send it plain");
     }

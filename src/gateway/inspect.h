@@ -24,6 +24,7 @@ struct pl_inspect {
     bool told;                   /* only observed: it has been told */
     bool json;                   /* the body was JSON from its begin to its end */
     bool counts;                 /* its tokens matter */
+    uint64_t out_charged;        /* tokens of its answers that are charged; 0: none */
     bool whole;                  /* its reply must say that it is complete: whole.c */
     bool reading;                /* `usage` reads the reply */
     const char *good_to;         /* within one read of the reply: end of the last piece that is good */
@@ -46,6 +47,10 @@ bool pl_inspect_end(struct pl_request *r);
 /* What is still to come cannot change the judgement: the body need not be kept for it. */
 bool pl_inspect_settled(const struct pl_request *r);
 void pl_inspect_free(struct pl_request *r);
+/* Writes `limit` over the digits of max_tokens. False: they cannot be changed in place. */
+bool pl_inspect_clamp(struct pl_request *r, uint64_t limit);
+/* False: refused. A service that is only observed takes it, and is not looked at any further. */
+bool pl_inspect_judge(struct pl_request *r, enum pl_reason reason, const char *code, const char *text);
 
 /* tokens.c: what a prompt will be in tokens, learnt from what replies say */
 bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h);

@@ -41,7 +41,10 @@ static void restore(struct pl_gate *gate, const json_t *o) {
         !pl_tokens_check(&t))
         return; /* of another version, or damaged: it learns again */
     struct pl_model *m = pl_model_of(gate, name);
-    if (m != NULL) m->tokens = t;
+    json_int_t answer = json_integer_value(json_object_get(o, "answer_tokens"));
+    if (m == NULL) return;
+    m->tokens = t;
+    if (answer > 0 && answer <= UINT32_MAX) m->answers.expect = (uint32_t)answer;
 }
 
 static void restore_budget(struct pl_gate *gate, const json_t *o) {
@@ -103,8 +106,8 @@ static char *describe(const struct pl_gate *gate) {
         const struct pl_model *m = gate->learnt.at[i];
         const struct pl_tokens *t = &m->tokens;
         json_array_append_new(
-            models, json_pack("{s:s,s:I,s:f,s:f,s:o,s:o}", "model", m->name, "seen", (json_int_t)t->seen,
-                              "factor", t->factor, "error", t->error, "weights",
+            models, json_pack("{s:s,s:I,s:I,s:f,s:f,s:o,s:o}", "model", m->name, "seen", (json_int_t)t->seen,
+                              "answer_tokens", (json_int_t)m->answers.expect, "factor", t->factor, "error", t->error, "weights",
                               numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
                               numbers(t->covariance[0], (size_t)PL_TOKEN_FEATURES * PL_TOKEN_FEATURES)));
     }

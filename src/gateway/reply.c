@@ -138,6 +138,7 @@ static bool let_out(struct pl_request *r) {
     r->first_us = pl_now_us();
     pl_conn_send(r->conn, parts, r->held.len != 0 ? 2 : 1);
     r->held.len = 0;
+    pl_llm_first_byte(r);
     watch_stall(r);
     return true;
 }

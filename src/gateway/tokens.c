@@ -8,7 +8,7 @@
 #include "gateway/inspect.h"
 #include "gateway/models.h"
 
-static const char *name_of(const struct pl_request *r) {
+const char *pl_model_name(const struct pl_request *r) {
     const char *name = r->inspect->asked.model;
     return name[0] != '\0' ? name : PL_MODEL_UNNAMED;
 }
@@ -47,11 +47,12 @@ bool pl_tokens_arrive(struct pl_request *r) {
     static struct pl_tokens untaught;
     struct pl_inspect *i = r->inspect;
     const struct pl_service_config *c = r->gate->service->config;
-    const struct pl_model *m = pl_model_find(r->gate, name_of(r));
+    const struct pl_model *m = pl_model_find(r->gate, pl_model_name(r));
     char text[200];
     if (untaught.factor == 0) pl_tokens_init(&untaught);
     i->input = pl_tokens_estimate(m != NULL ? &m->tokens : &untaught, &i->asked.text, i->asked.prompt_ids);
-    if (c->limits_input_tokens <= 0 || i->input.tokens <= (uint64_t)c->limits_input_tokens) return true;
+    if (c->limits_input_tokens <= 0 || i->input.tokens <= (uint64_t)c->limits_input_tokens)
+        return pl_llm_fits_context(r);
     if (c->mode == PL_CFG_MODE_OBSERVE) {
         if (!i->told) pl_refuse_would(r, PL_REASON_CONTEXT_LENGTH, 0);
         i->told = true;
@@ -96,6 +97,7 @@ void pl_tokens_reply(struct pl_request *r, const char *bytes, size_t len) {
         i->reading = true;
     }
     pl_usage_feed(&i->usage, bytes, len);
+    pl_llm_streamed(r);
 }
 
 /* The engine's count is one of this text alone: no images, no tokens that came as numbers. */
@@ -118,6 +120,15 @@ static void learn(struct pl_request *r, struct pl_model *m) {
     if (!known && m->tokens.seen >= PL_TOKEN_KNOWN) pl_learnt_save(gate);
 }
 
+/* How long an answer was. Without usage, its events are fewer than its tokens, and not by much. */
+static void learn_length(struct pl_request *r, struct pl_model *m) {
+    const struct pl_usage *u = &r->inspect->usage;
+    uint64_t tokens = u->completion_tokens > 0 ? u->completion_tokens : u->events ? u->pieces : 0;
+    uint64_t answers = u->answers > 0 ? u->answers : 1;
+    if (tokens / answers > 0)
+        pl_answers_learn(&m->answers, tokens / answers, u->prompt_tokens, u->cached_tokens);
+}
+
 void pl_tokens_read_end(struct pl_request *r) {
     struct pl_inspect *i = r->inspect;
     if (i != NULL && i->reading && i->usage.scan != NULL) pl_usage_end(&i->usage);
@@ -130,8 +141,9 @@ void pl_tokens_done(struct pl_request *r) {
     if (i->usage.error) return;
     if (i->usage.told) pl_keys_tokens(r, i->usage.prompt_tokens + i->usage.completion_tokens);
     bool told = i->usage.told && i->usage.prompt_tokens > 0;
-    struct pl_model *m = told ? pl_model_of(r->gate, name_of(r)) : pl_model_find(r->gate, name_of(r));
+    struct pl_model *m = told ? pl_model_of(r->gate, pl_model_name(r)) : pl_model_find(r->gate, pl_model_name(r));
     if (m == NULL) return;
+    learn_length(r, m);
     if (!told) {
         pl_series_add(m->input[i->input.source], (double)i->input.tokens);
         return;

@@ -115,6 +115,12 @@ const char *pl_look_cause(const struct pl_worker *w, const char **sentence) {
     return W.cause != NULL ? W.cause : "crashed";
 }
 
+static struct pl_engine_facts world_engine; /* context_tokens 0: nothing told */
+const struct pl_engine_facts *pl_worker_engine(const struct pl_worker *w) {
+    (void)w;
+    return W.service.kind != PL_KIND_PYTHON ? &world_engine : NULL;
+}
+
 /* --- the loop */
 static void turn(void) {
     for (int i = 0; i < 6; i++) uv_run(&W.loop, UV_RUN_NOWAIT);
