@@ -42,9 +42,9 @@ uint64_t pl_kv_tokens(const struct pl_kv_demand *d, const struct pl_answers *a);
 
 /* How much may be charged in front of an engine that preempts, as a multiple of its cache.
  *
- * What is charged of a request is what it holds at its end, and of many at once most are not at theirs; how far
- * the sum lies above what is really held depends on the mix. So the multiple is found: up a twentieth while
- * requests wait here although the engine has room (cache under nine tenths, nobody waits there); down a
+ * What is charged of a request is what it holds at its end, and of many at once most are not at theirs; how
+ * far the sum lies above what is really held depends on the mix. So the multiple is found: up a twentieth
+ * while requests wait here although the engine has room (cache under nine tenths, nobody waits there); down a
  * twentieth when it preempted more than one in twenty of those that ran. Between half and eight times. */
 struct pl_pace {
     double times; /* 0: not begun, which is 1 */

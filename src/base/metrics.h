@@ -47,8 +47,9 @@ void pl_series_set(struct pl_series *s, double value);
 void pl_series_observe(struct pl_series *s, double value); /* histograms: seconds or bytes */
 double pl_series_value(const struct pl_series *s);         /* of a histogram: its count */
 
-/* Families sorted as in the table, with HELP and TYPE; families without series are left out. */
-void pl_metrics_render(const struct pl_metrics *m, struct pl_buf *out);
+/* Families sorted as in the table, with HELP and TYPE; families without series are left out. What has not
+ * changed since the last time is copied. */
+void pl_metrics_render(struct pl_metrics *m, struct pl_buf *out);
 /* True if `family` (full name, `plimsoll_` included) is one of ours. */
 bool pl_metrics_is_ours(const char *family, size_t len);
 #endif

@@ -1,5 +1,6 @@
 /* engine.c - what an LLM engine tells of itself: its models and how much context they take (/v1/models, asked
- * once it is READY), its KV cache and its load (/metrics, with every scrape). Foreign words, each with limits.
+ * once it is READY), its KV cache and its load (/metrics, with every scrape). Foreign words, each with
+ * limits.
  *
  * Where an engine says how many tokens its cache holds but not how many bytes that is, a token counts as
  * NOMINAL_BYTES: shares of the budget are right then, its bytes are not. */
@@ -13,6 +14,7 @@
 enum {
     REPLY_BYTES = 1 << 20,
     AGAIN_MS = 5000,
+    RENEW_MS = 30000,
     TIMES_OF_PROBE = 5,
     STEP_TOKENS = 8192,      /* vLLM's and SGLang's own default on large cards */
     NOMINAL_BYTES = 1 << 17, /* fp16, 32 layers, 8 heads of 128: a model of 8 billion weights */
@@ -69,7 +71,9 @@ static void on_models(void *ctx, const struct pl_ask_reply *reply) {
     json_t *all = json_loadb(reply->body, reply->body_len, JSON_REJECT_DUPLICATES, NULL);
     if (all != NULL) {
         take_models(w, all);
-        w->more->name_at_ms = UINT64_MAX;
+        json_decref(w->more->models);
+        w->more->models = json_incref(json_object_get(all, "data"));
+        w->more->name_at_ms = pl_crew_now(w->service->crew) + RENEW_MS; /* adapters come and go */
         tell(w);
     }
     json_decref(all);
@@ -96,7 +100,11 @@ void pl_engine_tick(struct pl_worker *w, uint64_t now) {
 void pl_engine_stop(struct pl_worker *w) {
     if (w->more->naming != NULL) pl_ask_cancel(w->more->naming);
     w->more->naming = NULL;
+    json_decref(w->more->models);
+    w->more->models = NULL;
 }
+
+const json_t *pl_worker_models(const struct pl_worker *w) { return w->more->models; }
 
 /* --- its cache and its load */
 

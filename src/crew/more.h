@@ -108,8 +108,9 @@ struct pl_worker_more {
     /* probe, warm-up, scrape: at most one question of each at a time */
     struct pl_ask *probe, *warming, *scrape;
     struct pl_ask *naming; /* of its models: engine.c */
-    uint64_t name_at_ms;   /* when to ask for them next; 0: at once; UINT64_MAX: they are known */
+    uint64_t name_at_ms;   /* when to ask for them next; 0: at once */
     struct pl_engine_facts engine;
+    struct json_t *models; /* owned; NULL: not told */
     uint64_t probe_at_ms, proof_ms;
     bool says_ready;       /* its own readiness, last heard */
     unsigned probe_turn;   /* which of the usual paths is asked, while none is known */

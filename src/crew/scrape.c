@@ -56,4 +56,9 @@ const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t 
     return &w->more->metrics_text;
 }
 
+bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms) {
+    *scraped_ms = w->more->scraped_ms;
+    return w->more->scraped_ms != 0;
+}
+
 void pl_crew_metrics_asked(struct pl_crew *c) { c->metrics_asked_ms = pl_crew_now(c); }

@@ -133,11 +133,11 @@ struct pl_gate_place {
 
 /* What the engines of a service have told together: gateway/llm.c. */
 struct pl_llm {
-    uint64_t context, block;      /* tokens; 0: not told */
-    double bytes_per_token;       /* 0: not told, and nothing is charged by it */
-    uint64_t kv_bytes;            /* of one place; 0: not told */
+    uint64_t context, block; /* tokens; 0: not told */
+    double bytes_per_token;  /* 0: not told, and nothing is charged by it */
+    uint64_t kv_bytes;       /* of one place; 0: not told */
     struct pl_pace pace;
-    double told_times;            /* of the pace: when budget.changed was last logged */
+    double told_times; /* of the pace: when budget.changed was last logged */
 };
 
 enum { PL_STATUS_SERIES = 600 };
@@ -293,11 +293,15 @@ void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in 
 bool pl_keys_refuse_conn(struct pl_gateway *g, struct pl_conn *c);
 /* A new request: true, it has been refused. */
 bool pl_keys_refuse(struct pl_request *r);
+bool pl_keys_refuse_service(struct pl_request *r);         /* true: its key does not open this one */
 void pl_keys_done(struct pl_request *r);                   /* it is over */
 const char *pl_keys_name(const struct pl_request *r);      /* NULL: it has none */
 void pl_keys_count(struct pl_request *r);                  /* answered */
 void pl_keys_tokens(struct pl_request *r, uint64_t count); /* its reply told */
 void pl_keys_free(struct pl_gateway *g);
+
+/* dialect.c: its body, if it has one that names a model, is here. False: it was refused. */
+bool pl_dialect_choose(struct pl_request *r);
 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
@@ -314,7 +318,8 @@ void pl_budget_pass_time(struct pl_gate *gate);
 /* A place by its name, made at need; its index in pl_admit.places. */
 unsigned pl_budget_place(struct pl_gate *gate, const char *name);
 
-void pl_budget_changed(struct pl_gate *gate, unsigned place, uint64_t from, const char *reason); /* tells it */
+void pl_budget_changed(struct pl_gate *gate, unsigned place, uint64_t from,
+                       const char *reason); /* tells it */
 
 /* llm.c: what is charged of a request to an LLM engine, and what there is to charge it against */
 uint64_t pl_llm_full(const struct pl_gate *gate); /* bytes of a place; 0: not known, or not counted */

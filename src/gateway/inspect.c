@@ -8,8 +8,8 @@
 /* --- what is to be looked at */
 
 bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h) {
-    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI || pl_gate_is_llm(gate) ||
-           gate->service->config->limits_input_tokens > 0;
+    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI ||
+           pl_gate_is_llm(gate) || gate->service->config->limits_input_tokens > 0;
 }
 
 /* Limits that hold for what is inside a body, the depth apart, which every service has. */
@@ -198,16 +198,27 @@ bool pl_inspect_piece(struct pl_request *r, const char *bytes, size_t len) {
     }
 }
 
+void pl_inspect_moved(struct pl_request *r) {
+    struct pl_inspect *i = r->inspect;
+    if (i == NULL) return;
+    i->strict = has_limits(r->gate->service->config) || pl_gate_is_llm(r->gate);
+    i->whole = pl_whole_wanted(r->gate, pl_conn_head(r->conn));
+}
+
 bool pl_inspect_end(struct pl_request *r) {
     struct pl_inspect *i = r->inspect;
+    enum pl_json_state state = PL_JSON_MALFORMED;
+    if (i != NULL && i->kind == PL_INSPECT_JSON) {
+        state = pl_json_scan_end(i->scan);
+        i->json = state == PL_JSON_WHOLE;
+        if (i->json) i->asked = *pl_json_scan_facts(i->scan);
+    }
+    if (!pl_dialect_choose(r)) return false;
     if (i == NULL) return true;
     switch ((enum pl_inspect_kind)i->kind) {
     case PL_INSPECT_JSON: {
-        enum pl_json_state state = pl_json_scan_end(i->scan);
-        i->json = state == PL_JSON_WHOLE;
         if (!judge_json(r, state)) return false;
         if (!i->json) return true;
-        i->asked = *pl_json_scan_facts(i->scan);
         return judge_output(r) && (!i->counts || pl_tokens_arrive(r));
     }
     case PL_INSPECT_IMAGE: {

@@ -44,6 +44,7 @@ bool pl_inspect_begin(struct pl_request *r);
 /* A piece of the body, or its end. False: as above. */
 bool pl_inspect_piece(struct pl_request *r, const char *bytes, size_t len);
 bool pl_inspect_end(struct pl_request *r);
+void pl_inspect_moved(struct pl_request *r); /* it has another gate now */
 /* What is still to come cannot change the judgement: the body need not be kept for it. */
 bool pl_inspect_settled(const struct pl_request *r);
 void pl_inspect_free(struct pl_request *r);

@@ -68,8 +68,8 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
     else
         r->replayed = true;
     r->replay_class = (uint8_t) class;
-    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed =
-        r->withheld = false;
+    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = r->withheld =
+        false;
     r->reply_bytes = 0;
     r->held.len = 0;
     r->first_us = 0;

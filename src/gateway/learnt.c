@@ -107,8 +107,8 @@ static char *describe(const struct pl_gate *gate) {
         const struct pl_tokens *t = &m->tokens;
         json_array_append_new(
             models, json_pack("{s:s,s:I,s:I,s:f,s:f,s:o,s:o}", "model", m->name, "seen", (json_int_t)t->seen,
-                              "answer_tokens", (json_int_t)m->answers.expect, "factor", t->factor, "error", t->error, "weights",
-                              numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
+                              "answer_tokens", (json_int_t)m->answers.expect, "factor", t->factor, "error",
+                              t->error, "weights", numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
                               numbers(t->covariance[0], (size_t)PL_TOKEN_FEATURES * PL_TOKEN_FEATURES)));
     }
     json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",

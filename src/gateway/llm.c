@@ -1,4 +1,5 @@
-/* gateway/llm.c - requests to LLM engines in bytes of their KV cache, and what the engines tell of that cache.
+/* gateway/llm.c - requests to LLM engines in bytes of their KV cache, and what the engines tell of that
+ * cache.
  *
  * The pure half is admit/kv.h. Workers of a service are taken to be alike: of what they tell differently, the
  * smaller counts. Prompts that are still to be computed are bounded apart from the cache, to STEPS_AHEAD of
@@ -99,7 +100,8 @@ uint64_t pl_llm_cost(struct pl_request *r) {
     r->entry.prefill = r->inspect->input.tokens;
     double bytes = (double)tokens_of(r, how, answers) * l->bytes_per_token;
     uint64_t full = pl_llm_full(r->gate);
-    if (how == CHARGE_EXPECTED && bytes > (double)full) return full; /* it takes what there is, and goes alone */
+    if (how == CHARGE_EXPECTED && bytes > (double)full)
+        return full; /* it takes what there is, and goes alone */
     return bytes < 0x1p63 ? (uint64_t)ceil(bytes) : UINT64_MAX;
 }
 
@@ -116,10 +118,11 @@ static bool too_long(struct pl_request *r, uint64_t prompt, uint64_t asked) {
     unsigned long long context = r->gate->llm.context;
     char text[300];
     if (asked == 0)
-        snprintf(text, sizeof text,
-                 "This model's maximum context length is %llu tokens, and the prompt has at least %llu. Please "
-                 "reduce the length of the prompt",
-                 context, (unsigned long long)prompt);
+        snprintf(
+            text, sizeof text,
+            "This model's maximum context length is %llu tokens, and the prompt has at least %llu. Please "
+            "reduce the length of the prompt",
+            context, (unsigned long long)prompt);
     else
         snprintf(text, sizeof text,
                  "This model's maximum context length is %llu tokens. The prompt has at least %llu, and "
@@ -151,7 +154,8 @@ void pl_llm_first_byte(struct pl_request *r) {
 
 void pl_llm_streamed(struct pl_request *r) {
     struct pl_inspect *i = r->inspect;
-    uint64_t made = i->usage.completion_tokens > i->usage.pieces ? i->usage.completion_tokens : i->usage.pieces;
+    uint64_t made =
+        i->usage.completion_tokens > i->usage.pieces ? i->usage.completion_tokens : i->usage.pieces;
     if (i->out_charged == 0 || made <= i->out_charged || r->entry.charged == 0) return;
     uint64_t more = made - i->out_charged + made / GROW_SHARE + 1;
     double bytes = (double)more * r->gate->llm.bytes_per_token;

@@ -80,8 +80,7 @@ static bool begin_reply(struct pl_request *r, const struct pl_http_head *h, bool
         return false;
     }
     bool may_fail = r->inspect != NULL && r->inspect->whole; /* and then it goes to another worker */
-    r->gather =
-        (!whole || may_fail) && framing == PL_HTTP_LENGTH && h->content_length <= PL_GATHER_BYTES;
+    r->gather = (!whole || may_fail) && framing == PL_HTTP_LENGTH && h->content_length <= PL_GATHER_BYTES;
     r->head_begun = !r->gather;
     r->phase = PL_REQ_REPLYING;
     return true;

@@ -141,7 +141,8 @@ void pl_tokens_done(struct pl_request *r) {
     if (i->usage.error) return;
     if (i->usage.told) pl_keys_tokens(r, i->usage.prompt_tokens + i->usage.completion_tokens);
     bool told = i->usage.told && i->usage.prompt_tokens > 0;
-    struct pl_model *m = told ? pl_model_of(r->gate, pl_model_name(r)) : pl_model_find(r->gate, pl_model_name(r));
+    struct pl_model *m =
+        told ? pl_model_of(r->gate, pl_model_name(r)) : pl_model_find(r->gate, pl_model_name(r));
     if (m == NULL) return;
     learn_length(r, m);
     if (!told) {

@@ -1,12 +1,12 @@
 /* gateway/whole.c - a model's answer is complete when it says so, not when its bytes end.
  *
- * An engine that dies under a stream sends an error event and then [DONE]; one that is stopped gives answers up
- * (finish_reason "abort") and ends them cleanly, or with no finish_reason at all; plain answers come back as
- * 200 with half a text. Clients take all of these for success. Here a stream of an LLM preset is complete only
- * when every choice has a finish_reason other than `abort` or `error` and [DONE] came without an error before
- * it. Anything else is held back: as long as nothing is out, the request goes to another worker or is answered
- * 502; else what was good goes out, then an error event, and the connection is cut without the last chunk.
- * Measured: docs/servers.md, tests/data/vllm.
+ * An engine that dies under a stream sends an error event and then [DONE]; one that is stopped gives answers
+ * up (finish_reason "abort") and ends them cleanly, or with no finish_reason at all; plain answers come back
+ * as 200 with half a text. Clients take all of these for success. Here a stream of an LLM preset is complete
+ * only when every choice has a finish_reason other than `abort` or `error` and [DONE] came without an error
+ * before it. Anything else is held back: as long as nothing is out, the request goes to another worker or is
+ * answered 502; else what was good goes out, then an error event, and the connection is cut without the last
+ * chunk. Measured: docs/servers.md, tests/data/vllm.
  */
 #include <stdio.h>
 #include <string.h>

@@ -172,8 +172,8 @@ static bool in_choice(const struct pl_json_scan *s) {
 
 /* {"error":{"message":…}} or {"error":"…"} */
 static void take_error(struct pl_json_scan *s, const char *bytes, size_t len) {
-    bool here = s->top == PL_KEY_ERROR && ((s->depth == 1 && s->key == PL_KEY_ERROR) ||
-                                           (s->depth == 2 && s->key == PL_KEY_MESSAGE));
+    bool here = s->top == PL_KEY_ERROR &&
+                ((s->depth == 1 && s->key == PL_KEY_ERROR) || (s->depth == 2 && s->key == PL_KEY_MESSAGE));
     size_t has = strlen(s->facts.error_message), room = PL_JSON_ERROR_MOST - has;
     if (!here || !s->levels[s->depth].object) return;
     if (len > room) len = room;

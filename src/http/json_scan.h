@@ -55,10 +55,10 @@ struct pl_json_facts {
     /* a reply */
     bool has_usage, has_error;
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
-    uint64_t choices;        /* answers, or pieces of them, in `choices` */
-    uint64_t choice_index;   /* the largest that was told */
-    uint64_t finished;       /* of the choices: those with a finish_reason */
-    uint64_t aborted;        /* of the finished: those that the engine gave up */
+    uint64_t choices;                           /* answers, or pieces of them, in `choices` */
+    uint64_t choice_index;                      /* the largest that was told */
+    uint64_t finished;                          /* of the choices: those with a finish_reason */
+    uint64_t aborted;                           /* of the finished: those that the engine gave up */
     char error_message[PL_JSON_ERROR_MOST + 1]; /* of `error`, its begin; "" = none */
 };
 

@@ -13,10 +13,10 @@ struct pl_usage {
     bool told;                                                /* there was a usage */
     bool error;                                               /* the reply says that it failed */
     /* Whether the answer is whole, as OpenAI's completions tell it. */
-    uint64_t pieces;              /* events, or documents, with something of an answer: fewer than its tokens */
-    uint64_t answers, finished;   /* answers that have begun; those that came to their end */
-    bool aborted;                 /* the engine gave one up */
-    bool done;                    /* data: [DONE] */
+    uint64_t pieces;            /* events, or documents, with something of an answer: fewer than its tokens */
+    uint64_t answers, finished; /* answers that have begun; those that came to their end */
+    bool aborted;               /* the engine gave one up */
+    bool done;                  /* data: [DONE] */
     char message[PL_JSON_ERROR_MOST + 1]; /* of the error; "" = none */
     /* inside */
     struct pl_json_scan *scan; /* borrowed; NULL: not begun */
@@ -30,7 +30,8 @@ void pl_usage_begin(struct pl_usage *u, struct pl_json_scan *scan, bool events);
 void pl_usage_feed(struct pl_usage *u, const char *bytes, size_t len);
 void pl_usage_end(struct pl_usage *u); /* no more comes */
 
-/* So far nothing says that the answer failed: no error, nothing given up, no [DONE] before every answer had its end. */
+/* So far nothing says that the answer failed: no error, nothing given up, no [DONE] before every answer had
+ * its end. */
 bool pl_usage_is_good(const struct pl_usage *u);
 /* After the last byte: every answer that began has its end, and a stream has said [DONE]. */
 bool pl_usage_is_whole(const struct pl_usage *u);

@@ -3,10 +3,25 @@
 #include <string.h>
 
 static const struct pl_engine engines[] = {
-#define ENGINE(sym, program, module, verb, port, letter, host, socket, variable, ready, llm, metrics, over,   \
-               always, dead)                                                                                  \
-    { PL_CFG_ENGINE_##sym, program, module,  verb,  port, letter, host, socket, variable, ready, llm, metrics, \
-      PL_OVERCOMMIT_##over, always, dead },
+#define ENGINE(sym, program, module, verb, port, letter, host, socket, variable, ready, llm, metrics, over, \
+               always, dead)                                                                                \
+    {                                                                                                       \
+        PL_CFG_ENGINE_##sym,                                                                                \
+        program,                                                                                            \
+        module,                                                                                             \
+        verb,                                                                                               \
+        port,                                                                                               \
+        letter,                                                                                             \
+        host,                                                                                               \
+        socket,                                                                                             \
+        variable,                                                                                           \
+        ready,                                                                                              \
+        llm,                                                                                                \
+        metrics,                                                                                            \
+        PL_OVERCOMMIT_##over,                                                                               \
+        always,                                                                                             \
+        dead                                                                                                \
+    },
 #include "worker/engines.def"
 #undef ENGINE
 };
@@ -20,10 +35,9 @@ static const struct pl_engine llama = {
     .always = "",
     .dead = ""
 };
-static const struct pl_engine unknown = { .word = PL_CFG_ENGINE_GENERIC,
-                                          .always = "",
-                                          .dead = "",
-                                          .multiprocess_metrics = true };
+static const struct pl_engine unknown = {
+    .word = PL_CFG_ENGINE_GENERIC, .always = "", .dead = "", .multiprocess_metrics = true
+};
 
 enum pl_kind pl_kind_of(const struct pl_service_config *s) {
     if (s->command.count > 0) return PL_KIND_COMMAND;
@@ -139,7 +153,7 @@ const char *pl_command_own_port(const struct pl_service_config *s) {
 bool pl_engine_presets(struct pl_config *c, size_t service, struct pl_err *err) {
     static const struct {
         const char *key, *text;
-    } of_llms[] = { { "traffic.timeout", "300s" }, { "replace.drain", "10m" } };
+    } of_llms[] = { { "traffic.timeout", "300s" }, { "replace.drain", "10m" }, { "compat", "vllm" } };
     const struct pl_service_config *s = &c->services[service];
     const struct pl_engine *e = pl_engine_of(s);
     if (pl_kind_of(s) == PL_KIND_PYTHON) return true;

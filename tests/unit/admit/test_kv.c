@@ -33,15 +33,21 @@ TEST(what_is_charged_of_a_request) {
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = UINT64_MAX, .context = 4096 }, &a, 300 },
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 50, .context = 4096 }, &a, 150 },
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 1000, .context = 4096 }, &a, 300 },
-        { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 1000, .context = 4096, .worst = true }, &a, 1100 },
-        { { .prompt = 100, .prompts = 1, .answers = 1, .asked = UINT64_MAX, .context = 4096, .worst = true }, &a, 4096 },
+        { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 1000, .context = 4096, .worst = true },
+          &a,
+          1100 },
+        { { .prompt = 100, .prompts = 1, .answers = 1, .asked = UINT64_MAX, .context = 4096, .worst = true },
+          &a,
+          4096 },
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = UINT64_MAX, .context = 120 }, &a, 120 },
         { { .prompt = 100, .prompts = 1, .answers = 4, .asked = UINT64_MAX, .context = 4096 }, &a, 900 },
         { { .prompt = 100, .prompts = 2, .answers = 1, .asked = 10, .context = 4096 }, &a, 120 },
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 1, .context = 4096, .block = 16 }, &a, 112 },
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = UINT64_MAX, .context = 4096 }, NULL, 612 },
         { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 10, .context = 4096 }, &cached, 35 },
-        { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 10, .context = 4096, .worst = true }, &cached, 110 },
+        { { .prompt = 100, .prompts = 1, .answers = 1, .asked = 10, .context = 4096, .worst = true },
+          &cached,
+          110 },
         /* too long a prompt has no answer; that is refused elsewhere */
         { { .prompt = 9000, .prompts = 1, .answers = 1, .asked = 10, .context = 4096 }, &a, 9000 },
         { { .prompt = 1, .prompts = 1, .answers = UINT64_MAX, .asked = 10, .context = 0 }, &a, UINT64_MAX },
@@ -61,7 +67,8 @@ TEST(the_share_of_prompts_that_is_cached_is_learnt_and_never_nonsense) {
     assert_true(a.cached_share > 0.49 && a.cached_share < 0.51);
 }
 
-static enum pl_pace_move look(struct pl_pace *p, double used, uint64_t waiting, uint64_t preemptions, bool is_short) {
+static enum pl_pace_move look(struct pl_pace *p, double used, uint64_t waiting, uint64_t preemptions,
+                              bool is_short) {
     static uint64_t now = 1000;
     const struct pl_pace_look l = { used, 100, waiting, preemptions, is_short };
     return pl_pace_take(p, &l, now += PL_PACE_EVERY_MS);
@@ -85,6 +92,7 @@ TEST(the_pace_follows_what_the_engine_does) {
     assert_int_equal(look(&p, 0.3, 0, 0, true), PL_PACE_UP);
 }
 
-RUN(cmocka_unit_test(an_answer_is_expected_to_be_as_long_as_95_in_100_were), cmocka_unit_test(what_is_charged_of_a_request),
+RUN(cmocka_unit_test(an_answer_is_expected_to_be_as_long_as_95_in_100_were),
+    cmocka_unit_test(what_is_charged_of_a_request),
     cmocka_unit_test(the_share_of_prompts_that_is_cached_is_learnt_and_never_nonsense),
     cmocka_unit_test(the_pace_follows_what_the_engine_does))

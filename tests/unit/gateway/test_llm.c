@@ -30,7 +30,8 @@ static int ask_ids(unsigned ids, const char *more) {
     for (unsigned i = 1; i < ids; i++) n += (size_t)snprintf(body + n, sizeof body - n, ",7");
     snprintf(body + n, sizeof body - n, "]%s}", more);
     snprintf(text, sizeof text,
-             "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+             "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: "
+             "%zu\r\n\r\n%s",
              strlen(body), body);
     int c = client();
     put(c, text);
@@ -54,7 +55,8 @@ static void answer(int c, int w, unsigned tokens) {
              "\"completion_tokens\":%u}}",
              tokens);
     snprintf(text, sizeof text,
-             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
     put(w, text);
     read_until(c, "completion_tokens");
 }
@@ -189,8 +191,7 @@ TEST(an_answer_longer_than_charged_is_charged_more_while_it_streams) {
     read_until(w, "true}");
     assert_true(charged() == 102.0 * KIB);
     put(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
-    for (int i = 0; i < 9; i++)
-        put(w, "2c\r\ndata: {\"choices\":[{\"index\":0,\"text\":\"x\"}]}\n\n\r\n");
+    for (int i = 0; i < 9; i++) put(w, "2c\r\ndata: {\"choices\":[{\"index\":0,\"text\":\"x\"}]}\n\n\r\n");
     read_until(c, "data");
     int d = ask_ids(1, ""), v = worker_takes(1);
     read_until(v, "]}");

@@ -1,4 +1,5 @@
-/* A model's answer that ends without having been finished: what vLLM was recorded to send, and what clients see. */
+/* A model's answer that ends without having been finished: what vLLM was recorded to send, and what clients
+ * see. */
 #include "world.h"
 
 static char recorded[16384];
@@ -29,15 +30,16 @@ static int ask_model(const char *path, const char *body) {
     char text[512];
     int c = client();
     snprintf(text, sizeof text,
-             "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", path,
-             strlen(body), body);
+             "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+             path, strlen(body), body);
     put(c, text);
     return c;
 }
 static int ask_stream(void) { return ask_model("/v1/completions", "{\"prompt\":\"a\",\"stream\":true}"); }
 
 static void put_head(int w) {
-    put(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n");
+    put(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: "
+           "chunked\r\n\r\n");
 }
 
 /* Who has seen enough may have closed. */
@@ -129,7 +131,8 @@ TEST(an_end_without_a_finish_reason_or_without_done_is_no_end) {
         "data: {\"choices\":[{\"index\":0,\"text\":\"x\",\"finish_reason\":null}]}\n\ndata: [DONE]\n\n",
         "data: {\"choices\":[{\"index\":0,\"text\":\"x\",\"finish_reason\":\"stop\"}]}\n\n",
         /* two were asked for, one came to its end */
-        "data: {\"choices\":[{\"index\":1,\"text\":\"x\"}]}\n\ndata: {\"choices\":[{\"index\":0,\"text\":\"x\","
+        "data: {\"choices\":[{\"index\":1,\"text\":\"x\"}]}\n\ndata: "
+        "{\"choices\":[{\"index\":0,\"text\":\"x\","
         "\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
         "data: {\"choices\":[{\"index\":0,\"text\":\"x\",\"finish_reason\":\"error\"}]}\n\ndata: [DONE]\n\n",
     };
@@ -185,14 +188,16 @@ TEST(a_plain_answer_that_was_given_up_or_refused_by_a_dead_engine_is_asked_for_a
         { "500 Internal Server Error",
           "{\"error\":{\"message\":\"EngineCore encountered an issue. See stack trace (above) for the root "
           "cause.\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}}" },
-        { "500 Internal Server Error", "{\"error\":{\"message\":\"cannot schedule new futures after shutdown\"}}" },
+        { "500 Internal Server Error",
+          "{\"error\":{\"message\":\"cannot schedule new futures after shutdown\"}}" },
     };
     for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[512];
         engine_starts(1);
         int c = ask_model("/v1/completions", "{\"prompt\":\"a\"}"), w = worker_takes(1);
         read_until(w, "\"a\"}");
-        snprintf(text, sizeof text, "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+        snprintf(text, sizeof text,
+                 "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                  rows[i].status, strlen(rows[i].body), rows[i].body);
         put(w, text);
         turn();
@@ -219,8 +224,9 @@ TEST(other_errors_of_an_engine_are_its_answer) {
     engine_starts(1);
     int c = ask_model("/v1/completions", "{\"prompt\":\"a\"}"), w = worker_takes(1);
     read_until(w, "\"a\"}");
-    put(w, "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: 29\r\n\r\n"
-           "{\"error\":{\"message\":\"other\"}}");
+    put(w,
+        "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: 29\r\n\r\n"
+        "{\"error\":{\"message\":\"other\"}}");
     read_until(c, "other");
     assert_true(has("HTTP/1.1 500"));
     close(c);

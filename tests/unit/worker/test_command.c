@@ -92,7 +92,8 @@ TEST(the_words_that_are_executed) {
         { "serve --at unix:{socket} --gpus={gpus}", "", "serve --at unix:/run/p/w/1-1 --gpus=2,3" },
         { "serve {port}{port} x{port}", "", "serve 1000110001 x10001" },
         { "serve {Port} {port}", "", "serve {Port} 10001" },
-        { "vllm serve M", "", "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 30 --enable-server-load-tracking" },
+        { "vllm serve M", "",
+          "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 30 --enable-server-load-tracking" },
         { "vllm serve M --host 0.0.0.0 --port 8000 --x", "",
           "vllm serve M --x --uds /run/p/w/1-1 --shutdown-timeout 30 --enable-server-load-tracking" },
         { "vllm serve M --port=8000 --portal 1", "",
@@ -101,10 +102,12 @@ TEST(the_words_that_are_executed) {
           "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 60 --enable-server-load-tracking" },
         { "vllm serve M --port {port} --enable-server-load-tracking", "",
           "vllm serve M --port 10001 --enable-server-load-tracking --host 127.0.0.1 --shutdown-timeout 30" },
-        { "vllm serve M", "{\"shutdown_timeout\": 90, \"enforce_eager\": true, \"enable_server_load_tracking\": false}",
+        { "vllm serve M",
+          "{\"shutdown_timeout\": 90, \"enforce_eager\": true, \"enable_server_load_tracking\": false}",
           "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 90 --enforce-eager" },
         { "vllm serve M", "{\"max_model_len\": 4096}",
-          "vllm serve M --uds /run/p/w/1-1 --max-model-len 4096 --shutdown-timeout 30 --enable-server-load-tracking" },
+          "vllm serve M --uds /run/p/w/1-1 --max-model-len 4096 --shutdown-timeout 30 "
+          "--enable-server-load-tracking" },
         { "bentoml serve s:C -p 3000", "", "bentoml serve s:C --host 127.0.0.1 --port 10001" },
         { "bentoml serve s:C --port {port}", "", "bentoml serve s:C --port 10001 --host 127.0.0.1" },
         { "bentoml serve s:C --port {port} --host ::1", "", "bentoml serve s:C --port 10001 --host ::1" },
@@ -185,7 +188,8 @@ TEST(a_port_that_is_replaced_is_named) {
 
 TEST(an_engine_without_flags_is_told_by_its_variable) {
     struct pl_config *c = with("/usr/local/bin/ollama serve");
-    set(c, "env", "{\"OLLAMA_HOST\": \"0.0.0.0:11434\"}"); /* a worker that others can reach is not admitted to */
+    set(c, "env",
+        "{\"OLLAMA_HOST\": \"0.0.0.0:11434\"}"); /* a worker that others can reach is not admitted to */
     assert_true(pl_command_check(&c->services[0], "here", &err));
     assert_int_equal(pl_place_of(&c->services[0]), PL_PLACE_VARIABLE);
     cook(c, &facts);
