@@ -73,3 +73,32 @@ bool pl_dialect_choose(struct pl_request *r) {
     }
     return !pl_keys_refuse_service(r);
 }
+
+void pl_dialect_inject(struct pl_request *r) {
+    static const char key[] = "\"stream_options\":{\"include_usage\":true},";
+    const size_t len = sizeof key - 1;
+    struct pl_inspect *i = r->inspect;
+    if (r->gate->service->config->openai_usage != PL_CFG_OPENAI_USAGE_INJECT || !i->whole ||
+        !i->asked.stream || i->asked.has_stream_options || r->body_mode != PL_BODY_KEEP || r->body.len == 0)
+        return;
+    const char *open = memchr(r->body.data, '{', r->body.len);
+    size_t at = open != NULL ? (size_t)(open - r->body.data) + 1 : 0;
+    if (at == 0 || !pl_request_reserve(r, len) || !pl_buf_reserve(&r->body, len)) return;
+    memmove(r->body.data + at + len, r->body.data + at, r->body.len - at);
+    memcpy(r->body.data + at, key, len);
+    r->body.len += len;
+    i->injected = true;
+}
+
+bool pl_dialect_strip(const struct pl_request *r, const struct pl_upstream_part *p, size_t *from,
+                      size_t *to) {
+    struct pl_inspect *i = r->inspect;
+    if (i == NULL || i->strip_to == NULL) return false;
+    const char *begin = i->strip_from, *end = i->strip_to + 2; /* and the line end of the chunk */
+    i->strip_to = NULL;
+    bool same_read = begin > p->raw && begin < end;
+    if (r->chunk_out || end > p->raw + p->raw_len || (!same_read && !r->may_insert)) return false;
+    *from = same_read ? (size_t)(begin + 2 - p->raw) : 0;
+    *to = (size_t)(end - p->raw);
+    return *from < *to;
+}

@@ -219,7 +219,9 @@ bool pl_inspect_end(struct pl_request *r) {
     case PL_INSPECT_JSON: {
         if (!judge_json(r, state)) return false;
         if (!i->json) return true;
-        return judge_output(r) && (!i->counts || pl_tokens_arrive(r));
+        if (!judge_output(r) || (i->counts && !pl_tokens_arrive(r))) return false;
+        pl_dialect_inject(r);
+        return true;
     }
     case PL_INSPECT_IMAGE: {
         uint64_t pixels = pl_image_pixels(&i->at.image);

@@ -17,17 +17,22 @@ enum pl_inspect_kind {
 };
 
 struct pl_inspect {
-    uint8_t kind;                /* enum pl_inspect_kind */
-    bool said_json;              /* by its content type or its route */
-    bool said_image;             /* by its content type */
-    bool strict;                 /* what cannot be read cannot be held against a limit: refused */
-    bool told;                   /* only observed: it has been told */
-    bool json;                   /* the body was JSON from its begin to its end */
-    bool counts;                 /* its tokens matter */
-    uint64_t out_charged;        /* tokens of its answers that are charged; 0: none */
-    bool whole;                  /* its reply must say that it is complete: whole.c */
-    bool reading;                /* `usage` reads the reply */
-    const char *good_to;         /* within one read of the reply: end of the last piece that is good */
+    uint8_t kind;         /* enum pl_inspect_kind */
+    bool said_json;       /* by its content type or its route */
+    bool said_image;      /* by its content type */
+    bool strict;          /* what cannot be read cannot be held against a limit: refused */
+    bool told;            /* only observed: it has been told */
+    bool json;            /* the body was JSON from its begin to its end */
+    bool counts;          /* its tokens matter */
+    uint64_t out_charged; /* tokens of its answers that are charged; 0: none */
+    bool whole;           /* its reply must say that it is complete: whole.c */
+    bool reading;         /* `usage` reads the reply */
+    /* within one read of the reply */
+    const char *good_to;               /* end of the last piece that is good */
+    const char *strip_from, *strip_to; /* a chunk that the client did not ask for; NULL: there is none */
+    bool injected;                     /* usage was asked for in the client's place */
+    bool piece_begins_event;
+    uint64_t ended_before;       /* events before the piece */
     uint64_t clamped;            /* max_tokens was lowered to it; 0: it was not */
     struct pl_json_scan *scan;   /* of the body, then of the reply */
     struct pl_json_facts asked;  /* of a JSON body that is whole */
@@ -61,6 +66,11 @@ void pl_tokens_reply(struct pl_request *r, const char *bytes, size_t len);
 void pl_tokens_read_end(struct pl_request *r); /* its last byte was read; may come again */
 void pl_tokens_done(struct pl_request *r);     /* the reply is complete */
 
+/* dialect.c: openai.usage: inject. Asks for the usage of a stream where the client has not. */
+void pl_dialect_inject(struct pl_request *r);
+/* The chunk of `p` with the usage that was asked for so, and its place in the raw bytes. False: none. */
+bool pl_dialect_strip(const struct pl_request *r, const struct pl_upstream_part *p, size_t *from, size_t *to);
+
 /* whole.c: does the reply say that it is complete? */
 enum pl_whole {
     PL_WHOLE_SO_FAR,   /* nothing speaks against it */
@@ -70,7 +80,9 @@ enum pl_whole {
 };
 bool pl_whole_wanted(const struct pl_gate *gate, const struct pl_http_head *h);
 bool pl_whole_watches(const struct pl_request *r);
+void pl_whole_before(struct pl_request *r);                               /* a piece will be read */
 void pl_whole_piece(struct pl_request *r, const char *bytes, size_t len); /* was read */
+void pl_whole_read_over(struct pl_request *r); /* the bytes of the pieces are no more */
 enum pl_whole pl_whole_judge(struct pl_request *r, bool end);
 bool pl_whole_is_dead(const struct pl_request *r, const char *reply, size_t len); /* a 500 of a dead engine */
 const char *pl_whole_words(const struct pl_request *r, enum pl_whole w);

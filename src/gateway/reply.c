@@ -142,18 +142,27 @@ static bool let_out(struct pl_request *r) {
     return true;
 }
 
+static void add_raw(uv_buf_t *parts, unsigned *n, const char *at, size_t len) {
+    if (len == 0) return;
+    parts[*n].len = len;
+    memcpy(&parts[(*n)++].base, &at, sizeof at); /* libuv's buffers are not const */
+}
+
 /* `head`: it goes out with this. False: it failed, and the request is over or waits to be sent again. */
 static bool pass_on(struct pl_request *r, const struct pl_upstream_part *p, bool head) {
     static char line_end[] = "\r\n", last[] = "0\r\n\r\n";
     char chunk[24];
-    uv_buf_t parts[5];
+    uv_buf_t parts[6];
     unsigned n = 0;
     bool framed = r->chunk_out && p->raw_len != 0;
     if (head) parts[n++] = uv_buf_init(r->g->scratch.data, (unsigned)r->g->scratch.len);
     if (framed) parts[n++] = (uv_buf_t){ chunk, pl_http_chunk_head(chunk, p->raw_len) };
-    if (p->raw_len != 0) {
-        parts[n].len = p->raw_len;
-        memcpy(&parts[n++].base, &p->raw, sizeof p->raw); /* libuv's buffers are not const */
+    size_t from, to;
+    if (pl_dialect_strip(r, p, &from, &to)) {
+        add_raw(parts, &n, p->raw, from);
+        add_raw(parts, &n, p->raw + to, p->raw_len - to);
+    } else {
+        add_raw(parts, &n, p->raw, p->raw_len);
     }
     if (framed) parts[n++] = (uv_buf_t){ line_end, 2 };
     if (p->end && r->chunk_out) parts[n++] = (uv_buf_t){ last, 5 };
@@ -187,6 +196,7 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
         return;
     }
     if (r->withheld && p->payload == 0 && !p->end) { /* it waits in the engine: traffic.timeout holds */
+        pl_whole_read_over(r);
         if (!pl_buf_add(&r->held, p->raw, p->raw_len)) pl_answer_worker_failed(r, NULL, "out of memory");
         return;
     }
@@ -201,6 +211,7 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
         finish(r);
         return;
     }
+    pl_whole_read_over(r);
     if (pl_conn_full(r->conn)) pl_upstream_pause(u, true);
     if (p->head && r->phase == PL_REQ_REPLYING) watch_stall(r);
 }
@@ -209,6 +220,7 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
 void pl_reply_payload(void *ctx, struct pl_upstream *u, const char *bytes, size_t len) {
     struct pl_request *r = ctx;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
+    pl_whole_before(r);
     pl_tokens_reply(r, bytes, len);
     pl_whole_piece(r, bytes, len);
     if (pl_conn_head(r->conn)->minor == 0 && without_length(pl_upstream_head(u)) &&

@@ -44,9 +44,27 @@ static bool says_dead(const struct pl_request *r, const char *text, size_t len) 
     return false;
 }
 
+void pl_whole_before(struct pl_request *r) {
+    const struct pl_usage *u = read_by(r);
+    if (u == NULL) return;
+    r->inspect->piece_begins_event = pl_usage_between_events(u);
+    r->inspect->ended_before = u->ended;
+}
+
 void pl_whole_piece(struct pl_request *r, const char *bytes, size_t len) {
     const struct pl_usage *u = read_by(r);
-    if (u != NULL && pl_usage_is_good(u)) r->inspect->good_to = bytes + len;
+    struct pl_inspect *i = r->inspect;
+    if (u == NULL) return;
+    if (i->injected && i->piece_begins_event && u->ended == i->ended_before + 1 && u->only_usage) {
+        i->strip_from = i->good_to; /* behind the piece before it, if that is of the same read */
+        i->strip_to = bytes + len;
+    }
+    if (pl_usage_is_good(u)) i->good_to = bytes + len;
+}
+
+void pl_whole_read_over(struct pl_request *r) {
+    if (r->inspect == NULL) return;
+    r->inspect->good_to = r->inspect->strip_from = r->inspect->strip_to = NULL;
 }
 
 enum pl_whole pl_whole_judge(struct pl_request *r, bool end) {

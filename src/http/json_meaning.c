@@ -76,6 +76,7 @@ void pl_json_scan_value_begins(struct pl_json_scan *s) {
             s->model_over = false;
             s->facts.model[0] = '\0';
         }
+        if (s->key == PL_KEY_STREAM_OPTIONS && s->depth == 1) s->facts.has_stream_options = true;
         if (s->key == PL_KEY_ERROR && s->depth == 1) s->facts.has_error = true;
         if (s->key == PL_KEY_USAGE && s->depth <= 2) s->facts.has_usage = true;
         return;

@@ -37,7 +37,7 @@ struct pl_json_asked {
 struct pl_json_facts {
     /* a request */
     char model[PL_JSON_MODEL_MOST + 1]; /* the last one; "" = none, or longer than that */
-    bool stream, include_usage;
+    bool stream, include_usage, has_stream_options;
     struct pl_json_asked max_tokens; /* by any of its names */
     struct pl_json_asked n, best_of;
     uint64_t prompts;           /* texts or token lists in `prompt` or `input` */

@@ -20,6 +20,7 @@ static void larger(uint64_t *into, uint64_t value) {
 static void take(struct pl_usage *u) {
     enum pl_json_state state = pl_json_scan_end(u->scan);
     const struct pl_json_facts *f = pl_json_scan_facts(u->scan);
+    u->only_usage = state == PL_JSON_WHOLE && f->has_usage && f->choices == 0 && !f->has_error;
     if (state != PL_JSON_WHOLE) return;
     if (f->has_error && !u->error) memcpy(u->message, f->error_message, sizeof u->message);
     u->error |= f->has_error;
@@ -38,6 +39,8 @@ static void take(struct pl_usage *u) {
 
 static void end_event(struct pl_usage *u) {
     if (!u->has_data) return;
+    u->ended++;
+    u->only_usage = false;
     if (u->end == END_WHOLE)
         u->done = true;
     else
@@ -112,6 +115,8 @@ void pl_usage_end(struct pl_usage *u) {
         take(u);
     u->scan = NULL;
 }
+
+bool pl_usage_between_events(const struct pl_usage *u) { return !u->has_data && u->field == 0; }
 
 static bool all_ended(const struct pl_usage *u) { return u->answers > 0 && u->finished >= u->answers; }
 

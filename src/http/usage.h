@@ -17,6 +17,8 @@ struct pl_usage {
     uint64_t answers, finished; /* answers that have begun; those that came to their end */
     bool aborted;               /* the engine gave one up */
     bool done;                  /* data: [DONE] */
+    uint64_t ended;             /* events */
+    bool only_usage;            /* the last of them tells what was used, and nothing else */
     char message[PL_JSON_ERROR_MOST + 1]; /* of the error; "" = none */
     /* inside */
     struct pl_json_scan *scan; /* borrowed; NULL: not begun */
@@ -30,6 +32,8 @@ void pl_usage_begin(struct pl_usage *u, struct pl_json_scan *scan, bool events);
 void pl_usage_feed(struct pl_usage *u, const char *bytes, size_t len);
 void pl_usage_end(struct pl_usage *u); /* no more comes */
 
+/* What comes next begins an event. */
+bool pl_usage_between_events(const struct pl_usage *u);
 /* So far nothing says that the answer failed: no error, nothing given up, no [DONE] before every answer had
  * its end. */
 bool pl_usage_is_good(const struct pl_usage *u);

@@ -262,11 +262,45 @@ TEST(while_it_waits_in_the_engine_it_is_the_timeout_that_holds_and_then_the_stal
     close(w);
 }
 
+TEST(usage_is_asked_for_in_the_clients_place_only_where_that_is_configured) {
+    static const char body[] = " { \"prompt\":\"a\",\"stream\":true}";
+    static const char with[] =
+        " {\"stream_options\":{\"include_usage\":true}, \"prompt\":\"a\",\"stream\":true}";
+    static const char own[] = "{\"stream\":true,\"stream_options\":{\"include_usage\":false}}";
+    engine_starts(1);
+    for (int inject = 0; inject < 2; inject++)
+        for (int at_once = 0; at_once < 2; at_once++) {
+            if (inject) set("openai.usage", "inject");
+            read_recording("completion_stream_usage");
+            int c = ask_model("/v1/completions", body), w = worker_takes(1);
+            read_until(w, "true}");
+            assert_true(has(inject ? with : body) && (inject || !has("stream_options")));
+            put_head(w);
+            put_events(w, recorded, at_once == 1);
+            read_until(c, "\r\n0\r\n\r\n");
+            assert_true(has("data: [DONE]") && has("\"finish_reason\":\"length\""));
+            assert_true(has("\"choices\":[]") == (inject == 0));
+            close(c);
+            close(w);
+            turn();
+        }
+    int c = ask_model("/v1/completions", own), w = worker_takes(1); /* it has said what it wants */
+    read_until(w, own);
+    read_recording("completion_stream_usage");
+    put_head(w);
+    put_events(w, recorded, true);
+    read_until(c, "\r\n0\r\n\r\n");
+    assert_true(has("\"choices\":[]"));
+    close(c);
+    close(w);
+}
+
 #define IN_FRONT_OF_VLLM(test) cmocka_unit_test_setup_teardown(test, engine_begins, world_ends)
 RUN(IN_FRONT_OF_VLLM(what_vllm_was_recorded_to_send_is_told_apart),
     IN_FRONT_OF_VLLM(what_came_before_the_error_reaches_the_client),
     IN_FRONT_OF_VLLM(an_end_without_a_finish_reason_or_without_done_is_no_end),
     IN_FRONT_OF_VLLM(as_long_as_nothing_is_out_another_worker_is_asked),
     IN_FRONT_OF_VLLM(a_plain_answer_that_was_given_up_or_refused_by_a_dead_engine_is_asked_for_again),
+    IN_FRONT_OF_VLLM(usage_is_asked_for_in_the_clients_place_only_where_that_is_configured),
     IN_FRONT_OF_VLLM(other_errors_of_an_engine_are_its_answer),
     IN_FRONT_OF_VLLM(while_it_waits_in_the_engine_it_is_the_timeout_that_holds_and_then_the_stall))
