@@ -5,7 +5,7 @@
 
 enum { QUANTILE_PCT = 95 };
 static const double cached_weight = 1.0 / 32, step_up = 1.05, step_down = 0.95;
-static const double times_least = 0.5, times_most = 8, full_ratio = 0.9;
+static const double times_least = 0.5, times_most = 8;
 
 static int by_size(const void *a, const void *b) {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -63,9 +63,9 @@ enum pl_pace_move pl_pace_take(struct pl_pace *p, const struct pl_pace_look *l, 
     p->preemptions = l->preemptions;
     p->seen_ms = now_ms;
     p->times = before;
-    if (preempted * 20 > l->running && preempted > 0)
+    if (preempted * 4 > l->running || l->waiting > 2 + l->running / 8)
         p->times = before * step_down;
-    else if (preempted == 0 && l->short_here && l->waiting == 0 && l->kv_used_ratio < full_ratio)
+    else if (l->short_here && l->waiting == 0)
         p->times = before * step_up;
     if (p->times < times_least) p->times = times_least;
     if (p->times > times_most) p->times = times_most;

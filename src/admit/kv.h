@@ -43,16 +43,17 @@ uint64_t pl_kv_tokens(const struct pl_kv_demand *d, const struct pl_answers *a);
 /* How much may be charged in front of an engine that preempts, as a multiple of its cache.
  *
  * What is charged of a request is what it holds at its end, and of many at once most are not at theirs; how
- * far the sum lies above what is really held depends on the mix. So the multiple is found: up a twentieth
- * while requests wait here although the engine has room (cache under nine tenths, nobody waits there); down a
- * twentieth when it preempted more than one in twenty of those that ran. Between half and eight times. */
+ * far the sum lies above what is really held depends on the mix. So the multiple is found, so that the engine
+ * is never short of work and yet has little in its own queue: up a twentieth while requests wait here and
+ * nobody waits there; down a twentieth when more wait there than two and an eighth of those that run (who was
+ * preempted waits, too), or when a quarter of those was preempted since the last look. Between half and eight
+ * times. */
 struct pl_pace {
     double times; /* 0: not begun, which is 1 */
     uint64_t preemptions, seen_ms;
 };
 enum { PL_PACE_EVERY_MS = 200 };
 struct pl_pace_look {
-    double kv_used_ratio;
     uint64_t running, waiting, preemptions;
     bool short_here; /* somebody waits here for bytes, and for nothing else */
 };

@@ -185,7 +185,6 @@ static void add_worker(struct told *t, const struct pl_engine_facts *f) {
     if (f->block_tokens > t->llm.block) t->llm.block = f->block_tokens;
     double each = kv_bytes > 0 ? (double)kv_bytes / (double)f->kv_tokens : 0;
     if (each > t->llm.bytes_per_token) t->llm.bytes_per_token = each;
-    if (f->kv_used_ratio > t->look.kv_used_ratio) t->look.kv_used_ratio = f->kv_used_ratio;
     t->look.running += f->running;
     t->look.waiting += f->waiting;
     t->look.preemptions += f->preemptions;
@@ -217,7 +216,7 @@ static void set_pace(struct pl_gate *gate, struct told *t, uint64_t now) {
 
 void pl_llm_told(struct pl_worker *w, struct pl_gate *gate) {
     struct pl_llm *l = &gate->llm;
-    struct told t = { .look.kv_used_ratio = -1 };
+    struct told t = { 0 };
     uint64_t now = pl_gateway_now(gate->g), before = pl_llm_full(gate);
     for (const struct pl_worker *each = gate->service->workers; each != NULL; each = each->next) {
         const struct pl_engine_facts *f = each->routable ? pl_worker_engine(each) : NULL;

@@ -67,29 +67,28 @@ TEST(the_share_of_prompts_that_is_cached_is_learnt_and_never_nonsense) {
     assert_true(a.cached_share > 0.49 && a.cached_share < 0.51);
 }
 
-static enum pl_pace_move look(struct pl_pace *p, double used, uint64_t waiting, uint64_t preemptions,
-                              bool is_short) {
+static enum pl_pace_move look(struct pl_pace *p, uint64_t waiting, uint64_t preemptions, bool is_short) {
     static uint64_t now = 1000;
-    const struct pl_pace_look l = { used, 100, waiting, preemptions, is_short };
+    const struct pl_pace_look l = { 100, waiting, preemptions, is_short };
     return pl_pace_take(p, &l, now += PL_PACE_EVERY_MS);
 }
 
 TEST(the_pace_follows_what_the_engine_does) {
     struct pl_pace p = { 0 };
     assert_true(pl_pace_times(&p) == 1);
-    assert_int_equal(look(&p, 0.3, 0, 1000, true), PL_PACE_STAYS); /* what was before us is not ours */
-    assert_int_equal(look(&p, 0.3, 0, 1000, true), PL_PACE_UP);
-    assert_int_equal(look(&p, 0.3, 3, 1000, true), PL_PACE_STAYS); /* it has enough to do */
-    assert_int_equal(look(&p, 0.95, 0, 1000, true), PL_PACE_STAYS);
-    assert_int_equal(look(&p, 0.3, 0, 1000, false), PL_PACE_STAYS); /* nobody waits here */
-    assert_int_equal(look(&p, 0.3, 0, 1003, true), PL_PACE_STAYS);  /* now and then one is nothing */
-    assert_int_equal(look(&p, 0.3, 0, 1009, true), PL_PACE_DOWN);
-    for (int i = 0; i < 100; i++) look(&p, 0.3, 0, 1009, true);
+    assert_int_equal(look(&p, 0, 1000, true), PL_PACE_STAYS); /* what was before us is not ours */
+    assert_int_equal(look(&p, 0, 1000, true), PL_PACE_UP);
+    assert_int_equal(look(&p, 3, 1000, true), PL_PACE_STAYS);  /* it has enough to do */
+    assert_int_equal(look(&p, 0, 1000, false), PL_PACE_STAYS); /* nobody waits here */
+    assert_int_equal(look(&p, 0, 1003, true), PL_PACE_UP);     /* now and then one is nothing */
+    assert_int_equal(look(&p, 0, 1029, true), PL_PACE_DOWN);   /* a quarter of the work is done again */
+    assert_int_equal(look(&p, 15, 1029, true), PL_PACE_DOWN);  /* what waits should wait here */
+    for (int i = 0; i < 100; i++) look(&p, 0, 1029, true);
     assert_true(pl_pace_times(&p) == 8);
-    for (uint64_t i = 0; i < 100; i++) look(&p, 1, 9, 2000 + i * 50, true);
+    for (uint64_t i = 0; i < 100; i++) look(&p, 90, 2000 + i * 50, true);
     assert_true(pl_pace_times(&p) == 0.5);
-    assert_int_equal(look(&p, 0.3, 0, 0, true), PL_PACE_STAYS); /* it began anew */
-    assert_int_equal(look(&p, 0.3, 0, 0, true), PL_PACE_UP);
+    assert_int_equal(look(&p, 0, 0, true), PL_PACE_STAYS); /* it began anew */
+    assert_int_equal(look(&p, 0, 0, true), PL_PACE_UP);
 }
 
 RUN(cmocka_unit_test(an_answer_is_expected_to_be_as_long_as_95_in_100_were),

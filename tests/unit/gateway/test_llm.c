@@ -217,7 +217,7 @@ TEST(the_budget_follows_what_the_engine_does_with_it) {
         pass(250);
         engine_tells();
     }
-    int v = worker_takes(1); /* the cache is half empty: more may be charged than it holds */
+    int v = worker_takes(1); /* nobody waits in the engine: more may be charged than it holds */
     read_until(v, "100}");
     assert_true(counted(PL_M_REQUESTS_REFUSED_TOTAL, "budget") == 0);
     double high = budget();
