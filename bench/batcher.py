@@ -4,10 +4,11 @@
 
 What else runs on the machine may delay steps, but time is counted by what they should have taken: batcher_seconds.
 
-A step takes STEP_S, plus what its prompt tokens and its running requests cost. A prompt enters when its blocks are free, first come
-first served, at most BATCHED tokens of prompts a step; a request that finds no block for its next tokens throws out the last one
-that began, which computes again from its first token (vLLM's recompute). Bodies, events and metrics are those of the stand-in of the
-end-to-end tests. How long an answer becomes is in the prompt: its first word is a number of tokens, and nobody else reads it.
+A step takes STEP_S, plus what its prompt tokens and its running requests cost. A prompt enters when its blocks are
+free, first come first served, at most BATCHED tokens of prompts a step; a request that finds no block for its next
+tokens throws out the last one that began, which computes again from its first token (vLLM's recompute). Bodies,
+events and metrics are those of the stand-in of the end-to-end tests. How long an answer becomes is in the prompt: its
+first word is a number of tokens, and nobody else reads it.
 """
 
 import argparse
@@ -118,8 +119,11 @@ class Engine:
             elif line.startswith("vllm:num_preemptions_total{"):
                 line = f"{line.rpartition(' ')[0]} {float(self.preemptions)}"
             elif line.startswith("vllm:cache_config_info{"):
-                line = (line.replace('kv_cache_size_tokens="8192"', f'kv_cache_size_tokens="{self.blocks * BLOCK}"')
-                        .replace('block_size="128"', f'block_size="{BLOCK}"').replace('num_gpu_blocks="64"', f'num_gpu_blocks="{self.blocks}"'))
+                line = (
+                    line.replace('kv_cache_size_tokens="8192"', f'kv_cache_size_tokens="{self.blocks * BLOCK}"')
+                    .replace('block_size="128"', f'block_size="{BLOCK}"')
+                    .replace('num_gpu_blocks="64"', f'num_gpu_blocks="{self.blocks}"')
+                )
             lines.append(line)
         lines += ["# TYPE batcher_seconds counter", f"batcher_seconds {self.seconds}"]
         return "\n".join(lines) + "\n"
@@ -150,8 +154,12 @@ async def answer(engine, asked, writer):
                 engine.drop(seq)
                 return
             if asked.get("stream") and seq.made > told:
-                choice = {"index": 0, "text": " 754" * (seq.made - told), "logprobs": None,
-                          "finish_reason": "stop" if seq.made >= seq.answer else None}
+                choice = {
+                    "index": 0,
+                    "text": " 754" * (seq.made - told),
+                    "logprobs": None,
+                    "finish_reason": "stop" if seq.made >= seq.answer else None,
+                }
                 writer.write(chunk(contract.text({**made._head("text_completion"), "choices": [choice]})))
             told = seq.made
         made.made = told
@@ -202,8 +210,16 @@ async def serve_one(engine, reader, writer):
                 except asyncio.CancelledError:
                     pass
                 continue
-            text = engine.metrics() if path == "/metrics" else contract.text(contract.models()) if path == "/v1/models" else ""
-            writer.write(head(200, "text/plain" if path == "/metrics" else "application/json", len(text)) + text.encode())
+            text = (
+                engine.metrics()
+                if path == "/metrics"
+                else contract.text(contract.models())
+                if path == "/v1/models"
+                else ""
+            )
+            writer.write(
+                head(200, "text/plain" if path == "/metrics" else "application/json", len(text)) + text.encode()
+            )
             await writer.drain()
             if last:
                 return
@@ -228,7 +244,9 @@ async def main():
     def take(reader, writer):
         return serve_one(engine, reader, writer)
 
-    server = await (asyncio.start_unix_server(take, args.uds) if args.uds else asyncio.start_server(take, "127.0.0.1", args.port))
+    server = await (
+        asyncio.start_unix_server(take, args.uds) if args.uds else asyncio.start_server(take, "127.0.0.1", args.port)
+    )
     async with server:
         await server.serve_forever()
     keep.cancel()

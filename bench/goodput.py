@@ -2,11 +2,12 @@
 
     bench/goodput.py PLIMSOLL [--rounds N] [--seconds S]
 
-The engine is batcher.py: vLLM's contract, a scheduler over KV blocks, recompute on preemption. No request has max_tokens; half of
-them stream. Clients are closed loops: the next request when the last one has ended, after Retry-After where it was refused.
-Goodput is tokens of complete answers for a second of the engine's own time, so that what else the machine does is left out. `mix`:
-as many clients as the engine can take at once. `overload`: ten times as many, who leave after PATIENCE_S; what was computed for
-them is lost, as in life. Rounds are interleaved: ratios are of the same round.
+The engine is batcher.py: vLLM's contract, a scheduler over KV blocks, recompute on preemption. No request has
+max_tokens; half of them stream. Clients are closed loops: the next request when the last one has ended, after Retry-
+After where it was refused. Goodput is tokens of complete answers for a second of the engine's own time, so that what
+else the machine does is left out. `mix`: as many clients as the engine can take at once. `overload`: ten times as
+many, who leave after PATIENCE_S; what was computed for them is lost, as in life. Rounds are interleaved: ratios are
+of the same round.
 """
 
 import argparse
@@ -56,10 +57,30 @@ def start(setup, plimsoll, folder):
         process = subprocess.Popen([*engine, "--port", str(port)], start_new_session=True)
         wait_ready(port, "/health", process)
     else:
-        words = [plimsoll, "serve", "--host", "127.0.0.1", "--port", str(port), "--admin", "none", "--engine", "vllm",
-                 "--traffic.queue.max_wait", f"{MAX_WAIT_S}s",
-                 "--run_dir", f"{folder}/run", "--state_dir", f"{folder}/state", "--logs.access", "off", "--", *engine,
-                 "--uds", "{socket}"]
+        words = [
+            plimsoll,
+            "serve",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--admin",
+            "none",
+            "--engine",
+            "vllm",
+            "--traffic.queue.max_wait",
+            f"{MAX_WAIT_S}s",
+            "--run_dir",
+            f"{folder}/run",
+            "--state_dir",
+            f"{folder}/state",
+            "--logs.access",
+            "off",
+            "--",
+            *engine,
+            "--uds",
+            "{socket}",
+        ]
         process = subprocess.Popen(words, start_new_session=True, stderr=open(f"{folder}/log", "wb"))
         wait_ready(port, "/readyz", process)
     return port, process
@@ -90,8 +111,10 @@ async def one(port, rng, counts, end):
     data = json.dumps(asked).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                     b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
+        writer.write(
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(data), data)
+        )
         status, length, retry_ms = await read_head(reader)
         body = await (reader.readexactly(length) if length is not None else reader.read(-1))
         if status in (429, 503):
@@ -122,7 +145,9 @@ async def client(port, seed, counts, end, patient):
 
 async def load(port, kind, seconds, counts, seed):
     end = time.monotonic() + seconds
-    tasks = [asyncio.ensure_future(client(port, seed * 1000 + i, counts, end, kind == "mix")) for i in range(CLIENTS[kind])]
+    tasks = [
+        asyncio.ensure_future(client(port, seed * 1000 + i, counts, end, kind == "mix")) for i in range(CLIENTS[kind])
+    ]
     await asyncio.sleep(seconds)
     for task in tasks:
         task.cancel()
@@ -142,8 +167,11 @@ def engine_says(port):
     """Of its latest scrape: Plimsoll's page is as old as metrics.refresh."""
     page_of(port)
     time.sleep(1)
-    return {line.partition("{")[0].partition(" ")[0]: float(line.rpartition(" ")[2]) for line in page_of(port)
-            if line.startswith(("batcher_seconds", "vllm:num_preemptions_total{"))}
+    return {
+        line.partition("{")[0].partition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in page_of(port)
+        if line.startswith(("batcher_seconds", "vllm:num_preemptions_total{"))
+    }
 
 
 def run(setup, kind, plimsoll, warm_s, seconds, seed):
@@ -180,10 +208,14 @@ def main():
             row = {}
             for setup in ("direct", "plimsoll") if i % 2 == 0 else ("plimsoll", "direct"):
                 c = row[setup] = run(setup, kind, args.plimsoll, args.warm, args.seconds, 100 * i + 1)
-                print(f"{kind:9} {setup:9} {c.rate:7.0f} tokens/s  complete {c.complete}  refused {c.refused}  "
-                      f"engine {c.seconds:.1f} s  left {c.left}  broken {c.broken}  preemptions {c.preemptions}", flush=True)
+                print(
+                    f"{kind:9} {setup:9} {c.rate:7.0f} tokens/s  complete {c.complete}  refused {c.refused}  "
+                    f"engine {c.seconds:.1f} s  left {c.left}  broken {c.broken}  preemptions {c.preemptions}",
+                    flush=True,
+                )
             ratios.append(row["plimsoll"].rate / row["direct"].rate)
-        print(f"{kind:9} plimsoll / direct: median {statistics.median(ratios):.3f}  of {', '.join(f'{r:.3f}' for r in ratios)}", flush=True)
+        each = ", ".join(f"{r:.3f}" for r in ratios)
+        print(f"{kind:9} plimsoll / direct: median {statistics.median(ratios):.3f}  of {each}", flush=True)
 
 
 if __name__ == "__main__":
