@@ -244,6 +244,14 @@ static bool open_sockets(struct pl_worker *w, struct pl_wire_message *m, int *li
     return true;
 }
 
+/* What is really executed, with what the preset has added. */
+static void tell_command(const struct pl_worker *w, const struct pl_recipe *r) {
+    char words[1000];
+    pl_recipe_say(r, words, sizeof words);
+    pl_log(w->service->crew->app->log, PL_INFO, "worker.command", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_STR("message", words));
+}
+
 bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     struct pl_crew *c = w->service->crew;
     struct pl_arena arena;
@@ -258,6 +266,7 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
              (unsigned long long)++c->sequence);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
     bool ok = pl_places_choose(w, err) && build_recipe(w, &arena, &recipe, err);
+    if (ok && w->service->kind == PL_KIND_COMMAND) tell_command(w, &recipe);
     PL_AUTO_FD int recipe_fd = ok ? pl_spawn_recipe(&recipe, err) : -1;
     PL_AUTO_FD int listener = -1;
     PL_AUTO_FD int theirs = -1;

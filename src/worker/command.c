@@ -1,7 +1,9 @@
 /* command.c - the recipe of a worker that is somebody else's program: its words with our place filled in. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/buf.h"
 #include "base/wire.h"
 #include "worker/engine.h"
 #include "worker/kitchen.h"
@@ -192,4 +194,52 @@ bool pl_recipe_command(const struct pl_config *c, const struct pl_service_config
         add_argv(&k, s, f);
     add_environment(&k, c, s, f, environ_in);
     return pl_kitchen_close(&k, s, err);
+}
+
+/* --- for people */
+
+static bool names_secret(const char *word, size_t len) {
+    static const char *const names[] = { "key", "token", "secret", "password" };
+    /* --max-num-batched-tokens counts them */
+    if (word[0] != '-' || (len >= 6 && strncasecmp(word + len - 6, "tokens", 6) == 0)) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        for (size_t at = 0; at + n <= len; at++)
+            if (strncasecmp(word + at, names[i], n) == 0) return true;
+    }
+    return false;
+}
+
+static void add_word(struct pl_buf *out, const char *word, size_t len) {
+    bool plain = len > 0;
+    for (size_t i = 0; i < len; i++)
+        plain = plain && strchr(" \t\n'\"\\$`*?[]{}()<>|&;#~!", word[i]) == NULL;
+    if (!plain) pl_buf_add(out, "'", 1);
+    for (size_t i = 0; i < len; i++) {
+        if (word[i] == '\'' && !plain)
+            pl_buf_adds(out, "'\\''");
+        else
+            pl_buf_add(out, &word[i], 1);
+    }
+    if (!plain) pl_buf_add(out, "'", 1);
+}
+
+void pl_recipe_say(const struct pl_recipe *r, char *out, size_t room) {
+    struct pl_buf line;
+    bool hide = false;
+    pl_buf_init(&line, 1 << 16);
+    for (uint32_t i = 0; i < r->argc; i++) {
+        const char *word = r->argv[i];
+        size_t name = strcspn(word, "=");
+        bool secret = names_secret(word, name);
+        if (i > 0) pl_buf_add(&line, " ", 1);
+        if (hide && word[0] != '-')
+            pl_buf_adds(&line, "(set)");
+        else
+            add_word(&line, word, secret && word[name] == '=' ? name : strlen(word));
+        if (secret && word[name] == '=') pl_buf_adds(&line, "=(set)");
+        hide = secret && word[name] == '\0';
+    }
+    snprintf(out, room, "%s", pl_buf_text(&line));
+    pl_buf_free(&line);
 }

@@ -186,6 +186,17 @@ TEST(a_port_that_is_replaced_is_named) {
     }
 }
 
+TEST(what_is_executed_is_told_without_secrets) {
+    char text[200];
+    struct pl_config *c = with("vllm serve M --api-key sk-1 --hf-token=hf_2 --max-num-batched-tokens 5 --x");
+    set(c, "engine_args", "{\"chat_template\": \"{{ it's }}\", \"ssl_keyfile_password\": \"p\"}");
+    cook(c, &facts);
+    pl_recipe_say(&recipe, text, sizeof text);
+    assert_string_equal(text, "vllm serve M --api-key (set) --hf-token=(set) --max-num-batched-tokens 5 --x --uds "
+                              "/run/p/w/1-1 --chat-template '{{ it'\\''s }}' --ssl-keyfile-password (set) --shutdown-timeout 30 --enable-server-load");
+    pl_config_destroy(c);
+}
+
 TEST(an_engine_without_flags_is_told_by_its_variable) {
     struct pl_config *c = with("/usr/local/bin/ollama serve");
     set(c, "env",
@@ -312,6 +323,7 @@ RUN(cmocka_unit_test(engines_are_known_by_their_first_words), cmocka_unit_test(t
     cmocka_unit_test(what_stands_in_a_value_that_was_filled_in_is_not_looked_at_again),
     cmocka_unit_test(a_command_that_nobody_could_find_is_refused_with_the_remedy),
     cmocka_unit_test(a_port_that_is_replaced_is_named),
+    cmocka_unit_test(what_is_executed_is_told_without_secrets),
     cmocka_unit_test(an_engine_without_flags_is_told_by_its_variable),
     cmocka_unit_test(an_engine_brings_settings_that_a_file_beats),
     cmocka_unit_test(the_environment_of_a_command), cmocka_unit_test(a_legacy_service_is_bentomls_own_server),
