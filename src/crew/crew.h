@@ -56,6 +56,8 @@ struct pl_engine_facts {
     uint64_t context_tokens;      /* of one request; 0: not told */
     uint64_t kv_tokens, kv_bytes; /* of the whole KV cache; 0: not told */
     uint64_t block_tokens;        /* 0: not told */
+    uint64_t planned_kv_bytes;    /* that its command asks for; 0: it leaves that to the engine */
+    uint64_t command_hash;        /* of its command and engine_args */
     uint64_t step_tokens;         /* prompt tokens that one step takes at most; 0: not known */
     double kv_used_ratio;         /* below 0: not told */
     uint64_t running, waiting;    /* requests, as it last said */

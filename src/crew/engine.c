@@ -110,8 +110,8 @@ const json_t *pl_worker_models(const struct pl_worker *w) { return w->more->mode
 
 static uint64_t known(uint64_t value) { return value != PL_ENGINE_UNKNOWN ? value : 0; }
 
-/* "--flag N", "--flag=N" of the command, or `flag: N` of engine_args; 0: it is not there. */
-static uint64_t flag_number(const struct pl_service_config *s, const char *flag, const char *key) {
+/* "--flag N", "--flag=N" of the command, or `flag: N` of engine_args; NULL: it is not there. */
+static const char *flag_text(const struct pl_service_config *s, const char *flag, const char *key) {
     size_t n = strlen(flag);
     const char *text = NULL;
     for (size_t i = 1; i < s->command.count; i++) {
@@ -122,9 +122,38 @@ static uint64_t flag_number(const struct pl_service_config *s, const char *flag,
     }
     for (size_t i = 0; i < s->engine_args.count; i++)
         if (strcmp(s->engine_args.at[i].key, key) == 0) text = s->engine_args.at[i].value;
+    return text;
+}
+
+/* A whole number, as vLLM reads it: 16M is 2^24, 16m 16,000,000. 0: it is none. */
+static uint64_t flag_number(const struct pl_service_config *s, const char *flag, const char *key) {
+    static const char units[] = "kmgtKMGT";
+    const char *text = flag_text(s, flag, key);
     char *end = NULL;
-    uint64_t value = text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    return end != NULL && *end == '\0' && value <= TOKENS_MOST ? value : 0;
+    uint64_t value = text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0,
+             times = 1;
+    const char *unit = end != NULL && *end != '\0' ? strchr(units, *end) : NULL;
+    if (unit != NULL) {
+        size_t power = (size_t)(unit - units) % 4 + 1;
+        for (size_t i = 0; i < power; i++) times *= unit - units < 4 ? 1000 : 1024;
+        end++;
+    }
+    if (end == NULL || *end != '\0' || __builtin_mul_overflow(value, times, &value)) return 0;
+    return value <= INT64_MAX ? value : 0;
+}
+
+static uint64_t mix(uint64_t h, const char *text) { /* FNV-1a, the NUL that separates included */
+    do h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    while (*text++ != '\0');
+    return h;
+}
+
+static uint64_t hash_of(const struct pl_service_config *s) {
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < s->command.count; i++) h = mix(h, s->command.at[i]);
+    for (size_t i = 0; i < s->engine_args.count; i++)
+        h = mix(mix(h, s->engine_args.at[i].key), s->engine_args.at[i].value);
+    return h;
 }
 
 void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len) {
@@ -136,7 +165,9 @@ void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len) {
     if (!pl_engine_is_llm(w->service)) return;
     uint64_t step = flag_number(s, "--max-num-batched-tokens", "max_num_batched_tokens");
     if (step == 0) step = flag_number(s, "--chunked-prefill-size", "chunked_prefill_size");
-    f->step_tokens = step != 0 ? step : STEP_TOKENS;
+    f->step_tokens = step != 0 && step <= TOKENS_MOST ? step : STEP_TOKENS;
+    f->planned_kv_bytes = flag_number(s, "--kv-cache-memory-bytes", "kv_cache_memory_bytes");
+    f->command_hash = hash_of(s);
     f->kv_tokens = known(load.kv_tokens);
     if (f->kv_tokens > TOKENS_MOST) f->kv_tokens = 0;
     f->block_tokens = known(load.block_tokens);

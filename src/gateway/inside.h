@@ -137,6 +137,10 @@ struct pl_llm {
     double bytes_per_token;  /* 0: not told, and nothing is charged by it */
     uint64_t kv_bytes;       /* of one place; 0: not told */
     struct pl_pace pace;
+    struct pl_boot {
+        uint64_t kv_bytes, command; /* of the last one; 0: not known */
+        uint64_t checked;           /* generation */
+    } boot;
     double told_times; /* of the pace: when budget.changed was last logged */
 };
 
@@ -328,6 +332,8 @@ bool pl_llm_fits_context(struct pl_request *r); /* false: it was refused, and is
 void pl_llm_first_byte(struct pl_request *r);   /* its prompt has been computed */
 void pl_llm_streamed(struct pl_request *r);     /* more of its answer came: is it longer than charged? */
 void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
+void pl_boot_check(struct pl_worker *w,
+                   struct pl_gate *gate); /* boot.c: its cache against plan and last boot */
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */

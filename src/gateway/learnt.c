@@ -56,6 +56,14 @@ static void restore_budget(struct pl_gate *gate, const json_t *o) {
     pl_budget_restore(b, (uint64_t)bytes, (uint64_t)quiet, pl_gateway_now(gate->g));
 }
 
+static void restore_boot(struct pl_gate *gate, const json_t *o) {
+    json_int_t bytes = json_integer_value(json_object_get(o, "kv_bytes"));
+    const char *command = json_string_value(json_object_get(o, "command"));
+    if (bytes <= 0 || command == NULL) return;
+    gate->llm.boot.kv_bytes = (uint64_t)bytes;
+    gate->llm.boot.command = strtoull(command, NULL, 16);
+}
+
 void pl_learnt_load(struct pl_gate *gate) {
     char path[PATH_MOST];
     size_t i;
@@ -68,6 +76,7 @@ void pl_learnt_load(struct pl_gate *gate) {
     json_t *all = json_loadf(f, 0, NULL);
     if (json_integer_value(json_object_get(all, "v")) == VERSION) {
         json_array_foreach(json_object_get(all, "models"), i, one) restore(gate, one);
+        restore_boot(gate, json_object_get(all, "boot"));
         json_array_foreach(json_object_get(all, "budgets"), i, one) restore_budget(gate, one);
     }
     json_decref(all);
@@ -113,6 +122,13 @@ static char *describe(const struct pl_gate *gate) {
     }
     json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",
                             gate->service->config->id, "models", models, "budgets", budgets(gate));
+    if (gate->llm.boot.kv_bytes > 0) {
+        char command[20];
+        snprintf(command, sizeof command, "%016llx", (unsigned long long)gate->llm.boot.command);
+        json_object_set_new(
+            all, "boot",
+            json_pack("{s:I,s:s}", "kv_bytes", (json_int_t)gate->llm.boot.kv_bytes, "command", command));
+    }
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(all);
     return text;

@@ -230,6 +230,7 @@ void pl_llm_told(struct pl_worker *w, struct pl_gate *gate) {
     uint64_t ahead = t.step * STEPS_AHEAD > l->context ? t.step * STEPS_AHEAD : l->context;
     pl_admit_set_prefill(&gate->admit, charge_of(gate) != CHARGE_NONE && t.step > 0 ? ahead * t.workers : 0);
     look_at_prompts(w, now);
+    pl_boot_check(w, gate);
     if (charge_of(gate) == CHARGE_EXPECTED && l->kv_bytes > 0) set_pace(gate, &t, now);
     if (pl_llm_full(gate) != before) pl_budget_limits(gate);
     pl_queue_pump(gate);

@@ -212,8 +212,7 @@ static bool names_secret(const char *word, size_t len) {
 
 static void add_word(struct pl_buf *out, const char *word, size_t len) {
     bool plain = len > 0;
-    for (size_t i = 0; i < len; i++)
-        plain = plain && strchr(" \t\n'\"\\$`*?[]{}()<>|&;#~!", word[i]) == NULL;
+    for (size_t i = 0; i < len; i++) plain = plain && strchr(" \t\n'\"\\$`*?[]{}()<>|&;#~!", word[i]) == NULL;
     if (!plain) pl_buf_add(out, "'", 1);
     for (size_t i = 0; i < len; i++) {
         if (word[i] == '\'' && !plain)

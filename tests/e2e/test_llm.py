@@ -109,6 +109,17 @@ def test_the_context_that_the_engine_tells_of_is_held(serve):
     assert client.completions.create(model="tiny", prompt=[7] * 2000, max_tokens=48).usage.completion_tokens == 48
 
 
+def test_a_cache_that_is_not_what_was_planned_is_told(serve):
+    server = vllm(serve, command=("--kv-cache-memory-bytes", "32M")).ready()
+    checked, drift = server.wait_for("plan.checked"), server.wait_for("plan.drift")
+    assert (checked["planned_bytes"], checked["actual_bytes"], checked["capacity"], checked["length"]) == (32 << 20, 16 << 20, 4, 2048)
+    assert drift["ratio"] == -0.5 and "--kv-cache-memory-bytes" in drift["likely"]
+    assert 'plimsoll_plan_drift_ratio{service="vllm"} -0.5' in server.get("/metrics").text()
+    assert server.verb("restart", "--all").returncode == 0
+    again = server.wait_for("plan.checked", count=2)
+    assert again["last_bytes"] == 16 << 20
+
+
 def test_picker_metrics_stand_once_and_count_our_queue(serve):
     server = vllm(serve, "--workers", 2, "--traffic.max_concurrency", 4, command=("--max-num-seqs", "1")).ready(workers=2)
     families = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",

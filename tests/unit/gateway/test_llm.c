@@ -233,6 +233,29 @@ TEST(the_budget_follows_what_the_engine_does_with_it) {
     close(v);
 }
 
+TEST(a_cache_that_differs_from_plan_or_last_boot_is_drift) {
+    struct pl_metrics *m = W.app.metrics;
+    const char *const id[] = { W.service.config->id };
+    assert_true(pl_series_value(pl_metrics_get(m, PL_M_PLAN_DRIFT_RATIO, id, 1)) == 0);
+    assert_true(pl_series_value(pl_series(m, PL_M_PLAN_CAPACITY_REQUESTS, id[0], "4000")) == 2);
+    W.workers[0].generation = 7; /* the next boot has less */
+    world_engine.kv_tokens = 9000;
+    world_engine.kv_bytes = 9000 * KIB;
+    engine_tells();
+    double drift = pl_series_value(pl_metrics_get(m, PL_M_PLAN_DRIFT_RATIO, id, 1));
+    assert_true(drift < -0.099 && drift > -0.101);
+    assert_true(pl_series_value(pl_series(m, PL_M_PLAN_BYTES, id[0], "kv", "last")) == 10000.0 * KIB);
+    W.workers[0].generation = 8; /* with another command it is another thing */
+    world_engine.command_hash = 5;
+    world_engine.kv_bytes = 4000 * KIB;
+    engine_tells();
+    assert_true(pl_series_value(pl_metrics_get(m, PL_M_PLAN_DRIFT_RATIO, id, 1)) == 0);
+    W.workers[0].generation = 9;
+    world_engine.planned_kv_bytes = 8000 * KIB;
+    engine_tells();
+    assert_true(pl_series_value(pl_metrics_get(m, PL_M_PLAN_DRIFT_RATIO, id, 1)) == -0.5);
+}
+
 TEST(routes_without_an_answer_and_an_engine_that_tells_nothing) {
     int c = client();
     put(c, "POST /v1/embeddings HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: "
@@ -262,4 +285,5 @@ RUN(IN_FRONT_OF_VLLM(prompt_and_the_expected_answer_are_charged_and_what_does_no
     IN_FRONT_OF_VLLM(prompts_in_work_are_bounded_apart_from_the_cache),
     IN_FRONT_OF_VLLM(an_answer_longer_than_charged_is_charged_more_while_it_streams),
     IN_FRONT_OF_VLLM(the_budget_follows_what_the_engine_does_with_it),
+    IN_FRONT_OF_VLLM(a_cache_that_differs_from_plan_or_last_boot_is_drift),
     IN_FRONT_OF_VLLM(routes_without_an_answer_and_an_engine_that_tells_nothing))

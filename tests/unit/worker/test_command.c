@@ -192,8 +192,10 @@ TEST(what_is_executed_is_told_without_secrets) {
     set(c, "engine_args", "{\"chat_template\": \"{{ it's }}\", \"ssl_keyfile_password\": \"p\"}");
     cook(c, &facts);
     pl_recipe_say(&recipe, text, sizeof text);
-    assert_string_equal(text, "vllm serve M --api-key (set) --hf-token=(set) --max-num-batched-tokens 5 --x --uds "
-                              "/run/p/w/1-1 --chat-template '{{ it'\\''s }}' --ssl-keyfile-password (set) --shutdown-timeout 30 --enable-server-load");
+    assert_string_equal(text,
+                        "vllm serve M --api-key (set) --hf-token=(set) --max-num-batched-tokens 5 --x --uds "
+                        "/run/p/w/1-1 --chat-template '{{ it'\\''s }}' --ssl-keyfile-password (set) "
+                        "--shutdown-timeout 30 --enable-server-load");
     pl_config_destroy(c);
 }
 
