@@ -61,6 +61,7 @@ enum pl_result {
 };
 
 struct pl_key;     /* keys.c */
+struct pl_calibrating;
 struct pl_inspect; /* inspect.h */
 struct pl_gate;    /* one service at the gateway */
 struct pl_berth;   /* one worker at the gateway */
@@ -158,6 +159,8 @@ struct pl_gate {
     struct pl_poison poison;
     struct pl_learnt learnt;
     struct pl_llm llm;
+    struct pl_calibrating *calibrating; /* a question under way: calibrate.c */
+    uint64_t calibrated_ms;             /* when the last one was asked */
     struct pl_gate_place places[PL_ADMIT_PLACES];
     unsigned place_count;
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
@@ -334,6 +337,10 @@ void pl_llm_streamed(struct pl_request *r);     /* more of its answer came: is i
 void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
 void pl_boot_check(struct pl_worker *w,
                    struct pl_gate *gate); /* boot.c: its cache against plan and last boot */
+
+/* calibrate.c: a reply that did not tell its usage is complete. May ask the engine for its prompt's tokens. */
+void pl_calibrate(struct pl_request *r);
+void pl_calibrate_stop(struct pl_gate *gate);
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */

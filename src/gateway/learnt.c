@@ -184,6 +184,7 @@ static void on_save(struct pl_timer *t) {
 void pl_learnt_watch(struct pl_gateway *g) { pl_timer_start(g->o.timers, &g->save_timer, TICK_MS, on_save); }
 
 void pl_learnt_free(struct pl_gate *gate) {
+    pl_calibrate_stop(gate);
     for (size_t i = 0; i < gate->learnt.count; i++) free(gate->learnt.at[i]);
     gate->learnt.count = 0;
 }

@@ -105,11 +105,9 @@ static bool is_lesson(const struct pl_json_facts *f) {
     return f->images == 0 && f->images_remote == 0 && f->prompt_ids == 0 && !f->bad_utf8;
 }
 
-static void learn(struct pl_request *r, struct pl_model *m) {
-    struct pl_gate *gate = r->gate;
-    struct pl_inspect *i = r->inspect;
+void pl_model_learn(struct pl_gate *gate, struct pl_model *m, const struct pl_text_counts *text, uint64_t tokens) {
     bool known = m->tokens.seen >= PL_TOKEN_KNOWN;
-    if (!is_lesson(&i->asked) || !pl_tokens_learn(&m->tokens, &i->asked.text, i->usage.prompt_tokens)) return;
+    if (!pl_tokens_learn(&m->tokens, text, tokens)) return;
     gate->learnt.changed = true;
     if (m->tokens.error > 0) {
         if (m->error == NULL)
@@ -141,6 +139,7 @@ void pl_tokens_done(struct pl_request *r) {
     if (i->usage.error) return;
     if (i->usage.told) pl_keys_tokens(r, i->usage.prompt_tokens + i->usage.completion_tokens);
     bool told = i->usage.told && i->usage.prompt_tokens > 0;
+    if (!told && is_lesson(&i->asked)) pl_calibrate(r);
     struct pl_model *m =
         told ? pl_model_of(r->gate, pl_model_name(r)) : pl_model_find(r->gate, pl_model_name(r));
     if (m == NULL) return;
@@ -152,5 +151,5 @@ void pl_tokens_done(struct pl_request *r) {
     pl_series_add(m->input[PL_TOKENS_EXACT], (double)i->usage.prompt_tokens);
     pl_series_add(m->output, (double)i->usage.completion_tokens);
     pl_series_add(m->cached, (double)i->usage.cached_tokens);
-    learn(r, m);
+    if (is_lesson(&i->asked)) pl_model_learn(r->gate, m, &i->asked.text, i->usage.prompt_tokens);
 }

@@ -36,6 +36,7 @@ struct pl_engine {
     const char *ready_path;                          /* NULL: not known, see pl_ready_path */
     bool llm, multiprocess_metrics;
     enum pl_overcommit overcommit;
+    const char *tokenize; /* route that counts a body's prompt; "" or NULL: none */
     const char *always;
     const char *dead; /* words of a reply of one whose engine is gone, between bars; "" = not known */
 };

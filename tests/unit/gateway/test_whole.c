@@ -1,5 +1,6 @@
 /* A model's answer that ends without having been finished: what vLLM was recorded to send, and what clients
  * see. */
+#include "admit/tokens.h"
 #include "world.h"
 
 static char recorded[16384];
@@ -35,7 +36,7 @@ static int ask_model(const char *path, const char *body) {
     put(c, text);
     return c;
 }
-static int ask_stream(void) { return ask_model("/v1/completions", "{\"prompt\":\"a\",\"stream\":true}"); }
+static int ask_stream(void) { return ask_model("/v1/completions", "{\"prompt\":[7],\"stream\":true}"); }
 
 static void put_head(int w) {
     put(w, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: "
@@ -81,7 +82,7 @@ TEST(what_vllm_was_recorded_to_send_is_told_apart) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int at_once = 0; at_once < 2; at_once++) {
             read_recording(rows[i].name);
-            int c = ask_model(rows[i].path, "{\"prompt\":\"a\",\"stream\":true}");
+            int c = ask_model(rows[i].path, "{\"prompt\":[7],\"stream\":true}");
             int w = worker_takes(1);
             read_until(w, "stream\":true}");
             put_head(w);
@@ -194,8 +195,8 @@ TEST(a_plain_answer_that_was_given_up_or_refused_by_a_dead_engine_is_asked_for_a
     for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[512];
         engine_starts(1);
-        int c = ask_model("/v1/completions", "{\"prompt\":\"a\"}"), w = worker_takes(1);
-        read_until(w, "\"a\"}");
+        int c = ask_model("/v1/completions", "{\"prompt\":[7]}"), w = worker_takes(1);
+        read_until(w, "[7]}");
         snprintf(text, sizeof text,
                  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                  rows[i].status, strlen(rows[i].body), rows[i].body);
@@ -206,7 +207,7 @@ TEST(a_plain_answer_that_was_given_up_or_refused_by_a_dead_engine_is_asked_for_a
         W.workers[0].routable = false;
         pass(1100); /* no news of a death came */
         int v = worker_takes(2);
-        read_until(v, "\"a\"}");
+        read_until(v, "[7]}");
         put(v, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 53\r\n\r\n"
                "{\"choices\":[{\"text\":\"whole\",\"finish_reason\":\"stop\"}]}");
         read_until(c, "whole");
@@ -222,8 +223,8 @@ TEST(a_plain_answer_that_was_given_up_or_refused_by_a_dead_engine_is_asked_for_a
 
 TEST(other_errors_of_an_engine_are_its_answer) {
     engine_starts(1);
-    int c = ask_model("/v1/completions", "{\"prompt\":\"a\"}"), w = worker_takes(1);
-    read_until(w, "\"a\"}");
+    int c = ask_model("/v1/completions", "{\"prompt\":[7]}"), w = worker_takes(1);
+    read_until(w, "[7]}");
     put(w,
         "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: 29\r\n\r\n"
         "{\"error\":{\"message\":\"other\"}}");
@@ -263,9 +264,9 @@ TEST(while_it_waits_in_the_engine_it_is_the_timeout_that_holds_and_then_the_stal
 }
 
 TEST(usage_is_asked_for_in_the_clients_place_only_where_that_is_configured) {
-    static const char body[] = " { \"prompt\":\"a\",\"stream\":true}";
+    static const char body[] = " { \"prompt\":[7],\"stream\":true}";
     static const char with[] =
-        " {\"stream_options\":{\"include_usage\":true}, \"prompt\":\"a\",\"stream\":true}";
+        " {\"stream_options\":{\"include_usage\":true}, \"prompt\":[7],\"stream\":true}";
     static const char own[] = "{\"stream\":true,\"stream_options\":{\"include_usage\":false}}";
     engine_starts(1);
     for (int inject = 0; inject < 2; inject++)
@@ -295,6 +296,44 @@ TEST(usage_is_asked_for_in_the_clients_place_only_where_that_is_configured) {
     close(w);
 }
 
+static double error_ratio_told(void) {
+    return pl_series_value(pl_metrics_get(W.app.metrics, PL_M_TOKENS_TOTAL,
+                                          (const char *const[]){ W.service.config->id, "m", "input", "calibrated" }, 4));
+}
+
+TEST(a_stream_that_tells_no_usage_has_its_prompt_counted_by_the_engine_afterwards) {
+    engine_starts(1);
+    for (int i = 0; i < PL_TOKEN_KNOWN; i++) {
+        read_recording("completion_stream");
+        int c = ask_model("/v1/completions", "{\"model\":\"m\",\"prompt\":\"one two three\",\"stream\":true}");
+        int w = worker_takes(1);
+        read_until(w, "true}");
+        put_head(w);
+        put_events(w, recorded, true);
+        read_until(c, "\r\n0\r\n\r\n");
+        close(c);
+        close(w);
+        int v = worker_takes(1); /* the same body again, to be counted */
+        read_until(v, "true}");
+        assert_true(has("POST /tokenize ") && has("one two three"));
+        put(v, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 67\r\n\r\n"
+               "{\"count\":3,\"max_model_len\":512,\"tokens\":[1,2,3],\"token_strs\":null} ");
+        turn();
+        close(v);
+        turn();
+    }
+    int c = ask_model("/v1/completions", "{\"model\":\"m\",\"prompt\":\"one two three\",\"stream\":true}");
+    int w = worker_takes(1);
+    read_until(w, "true}");
+    put_head(w);
+    put_events(w, recorded, true);
+    read_until(c, "\r\n0\r\n\r\n");
+    assert_true(error_ratio_told() >= 2 && error_ratio_told() <= 6); /* calibrated: about three tokens a prompt */
+    assert_true(worker_idle(1));                                   /* it knows enough for now */
+    close(c);
+    close(w);
+}
+
 #define IN_FRONT_OF_VLLM(test) cmocka_unit_test_setup_teardown(test, engine_begins, world_ends)
 RUN(IN_FRONT_OF_VLLM(what_vllm_was_recorded_to_send_is_told_apart),
     IN_FRONT_OF_VLLM(what_came_before_the_error_reaches_the_client),
@@ -302,5 +341,6 @@ RUN(IN_FRONT_OF_VLLM(what_vllm_was_recorded_to_send_is_told_apart),
     IN_FRONT_OF_VLLM(as_long_as_nothing_is_out_another_worker_is_asked),
     IN_FRONT_OF_VLLM(a_plain_answer_that_was_given_up_or_refused_by_a_dead_engine_is_asked_for_again),
     IN_FRONT_OF_VLLM(usage_is_asked_for_in_the_clients_place_only_where_that_is_configured),
+    IN_FRONT_OF_VLLM(a_stream_that_tells_no_usage_has_its_prompt_counted_by_the_engine_afterwards),
     IN_FRONT_OF_VLLM(other_errors_of_an_engine_are_its_answer),
     IN_FRONT_OF_VLLM(while_it_waits_in_the_engine_it_is_the_timeout_that_holds_and_then_the_stall))
