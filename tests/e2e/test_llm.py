@@ -8,7 +8,7 @@ import threading
 import openai
 import pytest
 
-from rig import read_reply
+from rig import connect, read_reply
 from rig.door import KeyFile
 from rig.server import ROOT
 from test_command import VLLM, family_of, send, vllm
@@ -202,3 +202,46 @@ def test_several_models_behind_one_port(serve, tmp_path):
     assert server.get("/v2/health/live").json() == {"live": True} and server.get("/v2/health/ready").json() == {"ready": True}
     missing = server.get("/v2/models/nope/ready", headers={"Authorization": "Bearer sk-all-0123456789abcdef"})
     assert missing.status == 404
+
+
+JSON = {"Content-Type": "application/json"}
+IDS = json.dumps([7] * 100)
+BAD = {
+    "twenty_megabytes": (b'{"prompt":"' + b"word " * (4 << 20) + b'"}', {}, "context_length_exceeded"),
+    "deeply_nested": (b'{"prompt":' + b"[" * 100000, {}, "invalid_value"),
+    "cut_short": (b'{"prompt":"a"', {}, "invalid_json"),
+    "two_values": (b'{"prompt":"a"}{}', {}, "invalid_json"),
+    "the_larger_of_two_demands": (f'{{"prompt":{IDS},"max_tokens":2000,"max_tokens":1}}'.encode(), {}, "context_length_exceeded"),
+    "an_escaped_key": (f'{{"prompt":{IDS},"max_\\u0074okens":2000}}'.encode(), {}, "context_length_exceeded"),
+    "a_huge_number": (f'{{"prompt":{IDS},"max_tokens":1e400}}'.encode(), {}, "context_length_exceeded"),
+    "a_number_as_text": (f'{{"prompt":{IDS},"max_tokens":"99999999999999999999"}}'.encode(), {}, "context_length_exceeded"),
+    "compressed": (b"\x1f\x8b\x08\x00", {"Content-Encoding": "gzip"}, "invalid_value"),
+    "a_model_that_is_no_text": (b'{"model":5,"prompt":"a"}', {}, 404),
+    "an_unknown_model": (b'{"model":"nope","prompt":"a"}', {}, 404),
+    "a_very_long_model": (b'{"model":"' + b"m" * 100000 + b'","prompt":"a"}', {}, 404),
+    "an_unknown_type": (b'{"prompt":"a"}', {"Content-Type": "text/plain"}, 400),
+    "no_type": (b'{"prompt":"a"}', {"Content-Type": ""}, 400),
+    "a_negative_number": (b'{"prompt":"a","max_tokens":-1}', {}, 400),
+    "nothing": (b"{}", {}, 400),
+}
+
+
+def test_bodies_that_are_bad_harm_nobody(serve):
+    """A code: refused by us, in OpenAI's shape; a status: the engine's own answer to bytes that we only read."""
+    server = vllm(serve).ready()
+    server.wait_until(lambda: server.get("/v1/models").json()["data"] and lines_of(server, "plimsoll_budget_bytes"), what="told")
+    pids = server.workers()
+    for name, (body, headers, want) in BAD.items():
+        reply = server.post("/v1/completions", body, headers={**JSON, **headers})
+        if isinstance(want, str):
+            assert (reply.status, reply.json()["error"]["code"]) == (400, want), name
+            assert reply.headers["x-plimsoll-reason"] in ("context_length", "invalid"), name
+        else:
+            assert reply.status == want and "x-plimsoll-reason" not in reply.headers, (name, reply)
+    sock = connect(server.address)
+    sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n"
+                 b'{"prompt":"a"}')
+    sock.close()
+    server.wait_until(lambda: 'requests_total{service="vllm",code="499"} 1' in server.get("/metrics").text(), what="it left")
+    assert server.workers() == pids and value_of(server, "plimsoll_budget_charged_bytes") == 0
+    assert server.post("/v1/completions", {"prompt": "a"}).status == 200
