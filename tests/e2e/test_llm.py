@@ -141,6 +141,8 @@ def test_picker_metrics_stand_once_and_count_our_queue(serve):
     server.wait_until(lambda: value_of(server, families[1]) == 0 and value_of(server, families[0]) == 0, what="none is left")
     blocks = json.loads("[" + lines_of(server, families[4])[0].partition('num_gpu_blocks="')[2].partition('"')[0] + "]")
     assert blocks == [128], "of two engines"
+    series = [line.rpartition(" ")[0] for line in server.get("/metrics").text().splitlines() if line and line[0] != "#"]
+    assert len(series) == len(set(series)), "a series is exported twice"
     own = lines_of(server, "vllm:num_preemptions_total")
     assert len(own) == 2 and all('worker="' in line for line in own), "the rest of an engine's families stays its own"
 
