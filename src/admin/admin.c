@@ -103,15 +103,15 @@ bool pl_admin_own(void *ctx, struct pl_conn *c) {
     struct pl_admin *a = ctx;
     const struct pl_http_head *h = pl_conn_head(c);
     struct pl_target t;
-    if (!is_reading(h) || h->target_len > 128) return false;
+    if (!is_reading(h) || h->target_len > 256) return false;
     const char *target = pl_http_at(h, h->target);
-    if (target[0] != '/' || (target[1] != 'l' && target[1] != 'r' && target[1] != 'm')) return false;
+    if (target[0] != '/' || target[1] == '\0' || strchr("lrmhpv", target[1]) == NULL) return false;
     if (!pl_target_read(h, &t)) return false;
     if (strcmp(t.path, "/metrics") == 0) {
         reply_page(a, c);
         return true;
     }
-    return pl_health_answer(a, c, t.path);
+    return pl_health_answer(a, c, t.path) || pl_compat_answer(a, c, t.path);
 }
 
 /* --- the admin server's requests */
@@ -239,6 +239,7 @@ struct pl_admin *pl_admin_create(struct pl_err *err) {
         return NULL;
     }
     pl_buf_init(&a->page, PAGE_BYTES);
+    pl_buf_init(&a->families, PAGE_BYTES);
     return a;
 }
 

@@ -49,6 +49,9 @@ struct pl_admin {
     bool capture_canary; /* they are marked */
     struct pl_buf page;  /* scratch for bodies */
     struct pl_promtext *prom;
+    struct pl_buf families; /* the workers' own, as they were last merged */
+    uint64_t families_of;   /* of which texts: a hash */
+    uint64_t own_ms;        /* when our own process was last looked at */
     struct pl_key_digest token;
     bool has_token;
     bool left;           /* another main is at the helm */
@@ -80,6 +83,14 @@ const char *pl_target_value(const struct pl_target *t, const char *key); /* NULL
 /* health.c */
 bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path);
 const char *pl_health_why(const struct pl_service *s);
+/* compat.c */
+bool pl_compat_answer(struct pl_admin *a, struct pl_conn *c, const char *path);
+/* picker.c: what endpoint pickers read, exactly once a model */
+bool pl_picker_claims(const struct pl_admin *a); /* some service has it */
+bool pl_picker_is_ours(const char *family, size_t len);
+void pl_picker_add(struct pl_admin *a, struct pl_buf *out);
+/* Of a service: "vllm" or "kserve" in `compat`. */
+bool pl_compat_has(const struct pl_service *s, const char *word);
 /* page.c */
 void pl_metrics_page(struct pl_admin *a, struct pl_buf *out);
 /* status.c */

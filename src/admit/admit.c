@@ -98,6 +98,11 @@ static unsigned roomiest(const struct pl_admit *a, uint32_t ready) {
     return best;
 }
 
+static bool prompt_fits(const struct pl_admit *a, const struct pl_admit_entry *e) {
+    return a->prefill_limit == 0 || e->prefill == 0 || a->prefill == 0 ||
+           (a->prefill < a->prefill_limit && e->prefill <= a->prefill_limit - a->prefill);
+}
+
 /* A ready place at which nobody runs. */
 static unsigned empty_place(const struct pl_admit *a, uint32_t ready) {
     for (unsigned i = 0; i < PL_ADMIT_PLACES && !a->alone_held; i++)
@@ -118,8 +123,9 @@ static bool is_lenient(const struct pl_admit_entry *e) {
     return e->hold == PL_ADMIT_TOLD || e->hold == PL_ADMIT_FREE;
 }
 
-static bool bytes_fit(const struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
-    return is_lenient(e) || room_for(a, e, ready);
+static bool bytes_fit(struct pl_admit *a, const struct pl_admit_entry *e, uint32_t ready) {
+    a->prefill_short = !prompt_fits(a, e);
+    return !a->prefill_short && (is_lenient(e) || room_for(a, e, ready));
 }
 
 static void charge(struct pl_admit *a, struct pl_admit_entry *e, uint32_t ready) {
@@ -128,6 +134,8 @@ static void charge(struct pl_admit *a, struct pl_admit_entry *e, uint32_t ready)
     if (i == PL_ADMIT_NOWHERE && (alone || e->cost > 0)) i = roomiest(a, ready);
     e->place = (uint8_t)i;
     e->charged = 0;
+    e->prefill_held = e->prefill;
+    a->prefill += e->prefill_held;
     if (i == PL_ADMIT_NOWHERE) return;
     uint64_t all = pl_budget_most(&a->places[i]);
     e->charged = !alone ? e->cost : all > 0 ? all : 1;
@@ -143,12 +151,34 @@ static void uncharge(struct pl_admit *a, struct pl_admit_entry *e) {
     e->orphan = false;
     e->charged = 0;
     e->place = PL_ADMIT_NOWHERE;
+    a->prefill -= e->prefill_held;
+    e->prefill_held = 0;
     a->bytes_short = false; /* until somebody finds out anew */
 }
 
 void pl_admit_set_budget(struct pl_admit *a, unsigned place, uint64_t full) {
     pl_budget_set(&a->places[place], full);
     a->bytes_short = false;
+}
+
+void pl_admit_set_prefill(struct pl_admit *a, uint64_t limit) {
+    if (a->prefill_limit == limit) return;
+    a->prefill_limit = limit;
+    a->bytes_short = false;
+}
+
+bool pl_admit_prefilled(struct pl_admit *a, struct pl_admit_entry *e) {
+    if (e->state != PL_ADMIT_RUNNING || e->prefill_held == 0) return false;
+    a->prefill -= e->prefill_held;
+    e->prefill_held = 0;
+    return true;
+}
+
+void pl_admit_recharge(struct pl_admit *a, struct pl_admit_entry *e, uint64_t bytes) {
+    if (e->state != PL_ADMIT_RUNNING || e->charged == 0) return;
+    struct pl_budget *b = &a->places[e->place];
+    b->charged = b->charged - e->charged + bytes;
+    e->charged = bytes;
 }
 
 static void run(struct pl_admit *a, struct pl_admit_entry *e, const struct pl_admit_supply *s,
@@ -256,6 +286,7 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
                                   .rank = e->rank,
                                   .cost = e->cost,
                                   .hold = e->hold,
+                                  .prefill = e->prefill,
                                   .place = PL_ADMIT_NOWHERE };
     bool lets = a->limits.observe && !gap;
     enum pl_reason never = bytes_refuse(a, e);

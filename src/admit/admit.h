@@ -56,6 +56,9 @@ struct pl_admit_entry {
     uint8_t hold;    /* set before pl_admit_arrive: enum pl_admit_hold */
     bool orphan;
     uint64_t charged;
+    uint64_t
+        prefill; /* set before pl_admit_arrive: prompt tokens that the engine is still to compute; 0: none */
+    uint64_t prefill_held;
     uint64_t turn; /* inside, see line.h */
     struct pl_admit_entry *flow_next, *flow_prev;
 };
@@ -86,7 +89,9 @@ struct pl_admit {
     uint64_t held_from_ms, held_to_ms; /* when it was opened; when the last one closed */
     uint64_t hold_ms, gap_left_ms;     /* of it, as last told */
     struct pl_budget places[PL_ADMIT_PLACES];
-    bool bytes_short; /* the next one found no room for its bytes */
+    bool bytes_short;                /* the next one found no room for its bytes, or for its prompt */
+    bool prefill_short;              /* for its prompt */
+    uint64_t prefill, prefill_limit; /* prompt tokens in work, and how many may be; limit 0: any number */
     bool alone_held;  /* one ran alone and what it taught is not in yet: nobody else runs alone */
     int64_t orphans;  /* of those that run: let in by a main that is dead */
     struct pl_admit_flow flows[PL_ADMIT_FLOWS];
@@ -106,6 +111,14 @@ void pl_admit_set_limits(struct pl_admit *a, const struct pl_admit_limits *limit
 /* A place's budget, 0: none. A request is charged where most is free; where no place has a budget, bytes do
  * not count. Call pl_admit_next after it. */
 void pl_admit_set_budget(struct pl_admit *a, unsigned place, uint64_t full);
+
+/* Prompts that may be computed at once; one alone may be longer. Call pl_admit_next after it. */
+void pl_admit_set_prefill(struct pl_admit *a, uint64_t limit);
+/* The prompt of a running one has been computed. Call pl_admit_next after it. True: it was not known before.
+ */
+bool pl_admit_prefilled(struct pl_admit *a, struct pl_admit_entry *e);
+/* A running one turns out to hold another number of bytes. The budget may be overrun by it. */
+void pl_admit_recharge(struct pl_admit *a, struct pl_admit_entry *e, uint64_t bytes);
 
 /* GO: running now. WAIT: in the queue. REFUSED: `why` is filled, the entry stays outside. With `observe` what
  * a limit would have refused is GO, and `why` is filled all the same (else its reason is NONE); those that

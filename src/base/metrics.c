@@ -37,18 +37,23 @@ struct pl_series {
     double value; /* of a histogram: the sum */
     uint64_t count;
     enum pl_metric_type type;
+    bool *stale;        /* of its family's text; borrowed */
     uint64_t buckets[]; /* histograms: how many fell into each, the last one is +Inf */
 };
 
+/* A page is asked for many times a second, and most of it is as it was: each family keeps its text. */
 struct family {
     struct pl_series **series;
     size_t count, room;
+    struct pl_buf text;
+    bool stale; /* something of it has changed since */
 };
 
 struct pl_metrics {
     size_t series_count, max_series;
     struct family families[PL_METRIC_COUNT];
     struct pl_series *spare; /* counted on when there is no memory; never on the page */
+    bool spare_stale;
 };
 
 static bool is_histogram(enum pl_metric_type t) {
@@ -82,7 +87,10 @@ struct pl_metrics *pl_metrics_create(size_t max_series) {
     if (m == NULL) return NULL;
     m->max_series = max_series;
     m->spare = series_create(PL_HISTOGRAM_SECONDS, MOST_BOUNDS + 1, "", 0);
-    if (m->spare != NULL) return m;
+    if (m->spare != NULL) {
+        m->spare->stale = &m->spare_stale;
+        return m;
+    }
     free(m);
     return NULL;
 }
@@ -92,6 +100,7 @@ void pl_metrics_destroy(struct pl_metrics *m) {
     for (size_t i = 0; i < PL_METRIC_COUNT; i++) {
         for (size_t k = 0; k < m->families[i].count; k++) series_destroy(m->families[i].series[k]);
         free(m->families[i].series);
+        pl_buf_free(&m->families[i].text);
     }
     series_destroy(m->spare);
     free(m);
@@ -172,6 +181,8 @@ static struct pl_series *insert(struct pl_metrics *m, enum pl_metric id, const c
     struct pl_series *s = series_create(families[id].type, buckets, labels, len);
     if (s == NULL) return m->spare;
     memmove(f->series + at + 1, f->series + at, (f->count - at) * sizeof(struct pl_series *));
+    s->stale = &f->stale;
+    f->stale = true;
     f->series[at] = s;
     f->count++;
     m->series_count++;
@@ -203,6 +214,7 @@ void pl_metrics_drop(struct pl_metrics *m, enum pl_metric id, const char *const 
     if (!find(f, labels, &at)) return;
     series_destroy(f->series[at]);
     f->count--;
+    f->stale = true;
     m->series_count--;
     memmove(f->series + at, f->series + at + 1, (f->count - at) * sizeof(struct pl_series *));
 }
@@ -210,9 +222,14 @@ void pl_metrics_drop(struct pl_metrics *m, enum pl_metric id, const char *const 
 void pl_series_add(struct pl_series *s, double more) {
     PL_DEBUG_ASSERT(s->type != PL_COUNTER || more >= 0);
     s->value += more;
+    *s->stale = true;
 }
 
-void pl_series_set(struct pl_series *s, double value) { s->value = value; }
+void pl_series_set(struct pl_series *s, double value) {
+    if (s->value == value) return;
+    s->value = value;
+    *s->stale = true;
+}
 
 void pl_series_observe(struct pl_series *s, double value) {
     size_t count, i = 0;
@@ -221,6 +238,7 @@ void pl_series_observe(struct pl_series *s, double value) {
     s->buckets[i]++;
     s->value += value;
     s->count++;
+    *s->stale = true;
 }
 
 double pl_series_value(const struct pl_series *s) {
@@ -280,6 +298,15 @@ static void add_number(struct pl_buf *out, double v) {
         pl_buf_adds(out, isnan(v) ? "NaN" : v > 0 ? "+Inf" : "-Inf");
         return;
     }
+    if (v >= 0 && v < 1e15 && v == (double)(uint64_t)v) { /* most are counts, and this is asked for often */
+        char *at = text + sizeof text - 1;
+        uint64_t n = (uint64_t)v;
+        *at = '\0';
+        do *--at = (char)('0' + n % 10);
+        while ((n /= 10) != 0);
+        pl_buf_adds(out, at);
+        return;
+    }
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v) break;
@@ -320,20 +347,28 @@ static const char *type_name(enum pl_metric_type t) {
     return t == PL_COUNTER ? "counter" : t == PL_GAUGE ? "gauge" : "histogram";
 }
 
-void pl_metrics_render(const struct pl_metrics *m, struct pl_buf *out) {
-    for (size_t i = 0; i < PL_METRIC_COUNT; i++) {
-        const struct family *f = &m->families[i];
-        const struct family_info *info = &families[i];
-        if (f->count == 0) continue;
-        pl_buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
-                    type_name(info->type));
-        for (size_t k = 0; k < f->count; k++) {
-            if (is_histogram(info->type)) {
-                add_histogram(out, info->name, f->series[k]);
-            } else {
-                add_sample(out, info->name, "", f->series[k]->labels, NULL, f->series[k]->value);
-            }
+static void render_family(const struct family *f, const struct family_info *info, struct pl_buf *out) {
+    pl_buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", info->name, info->help, info->name,
+                type_name(info->type));
+    for (size_t k = 0; k < f->count; k++) {
+        if (is_histogram(info->type)) {
+            add_histogram(out, info->name, f->series[k]);
+        } else {
+            add_sample(out, info->name, "", f->series[k]->labels, NULL, f->series[k]->value);
         }
+    }
+}
+
+void pl_metrics_render(struct pl_metrics *m, struct pl_buf *out) {
+    for (size_t i = 0; i < PL_METRIC_COUNT; i++) {
+        struct family *f = &m->families[i];
+        if (f->count == 0) continue;
+        if (f->stale) {
+            f->text.len = 0;
+            render_family(f, &families[i], &f->text);
+            f->stale = false;
+        }
+        pl_buf_add(out, f->text.data, f->text.len);
     }
 }
 

@@ -62,8 +62,9 @@ void pl_series_buckets(const struct pl_series *s, uint64_t out[PL_METRIC_BUCKETS
  */
 double pl_metrics_quantile_seconds(const uint64_t buckets[PL_METRIC_BUCKETS], double q);
 
-/* Families sorted as in the table, with HELP and TYPE; families without series are left out. */
-void pl_metrics_render(const struct pl_metrics *m, struct pl_buf *out);
+/* Families sorted as in the table, with HELP and TYPE; families without series are left out. What has not
+ * changed since the last time is copied. */
+void pl_metrics_render(struct pl_metrics *m, struct pl_buf *out);
 /* True if `family` (full name, `plimsoll_` included) is one of ours. */
 bool pl_metrics_is_ours(const char *family, size_t len);
 #endif

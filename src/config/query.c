@@ -87,16 +87,37 @@ static bool same_host(const char *a, const char *b) {
     return a == NULL || b == NULL ? a == b : strcasecmp(a, b) == 0;
 }
 
+static const char *in_both(const struct pl_strings *a, const struct pl_strings *b) {
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++)
+            if (strcmp(a->at[i], b->at[k]) == 0) return a->at[i];
+    return NULL;
+}
+
+/* Two services at one path are told apart by the model that a body names. */
+static bool check_models(const struct pl_config *cfg, size_t i, size_t j, struct pl_err *err) {
+    const struct pl_service_config *s = &cfg->services[i], *other = &cfg->services[j];
+    const char *both = in_both(&s->route_models, &other->route_models);
+    if (both == NULL) return true;
+    return PL_FAIL(err, PL_E_CONFIG, "%s: services '%s' and '%s' both answer for model '%s' (%s)",
+                   place_of(cfg, i, "route.models"), s->id, other->id, pl_quote(both).text,
+                   place_of(cfg, j, "route.models"));
+}
+
 static bool check_routes(const struct pl_config *cfg, size_t i, struct pl_err *err) {
     const struct pl_service_config *s = &cfg->services[i];
     for (size_t j = 0; j < i; j++) {
         const struct pl_service_config *other = &cfg->services[j];
         if (strcmp(s->route_path, other->route_path) != 0 || !same_host(s->route_host, other->route_host))
             continue;
+        if (s->route_models.count > 0 && other->route_models.count > 0) {
+            if (!check_models(cfg, i, j, err)) return false;
+            continue;
+        }
         PL_FAIL(err, PL_E_CONFIG, "%s: services '%s' and '%s' both answer %s%s (%s)",
                 place_of(cfg, i, "route.path"), s->id, other->id, s->route_host != NULL ? s->route_host : "",
                 pl_quote(s->route_path).text, place_of(cfg, j, "route.path"));
-        return pl_err_hint(err, "give each a route: {path: /...} or a route.host of its own");
+        return pl_err_hint(err, "give each a route: {path: /...}, a route.host or route.models of its own");
     }
     return true;
 }
@@ -129,6 +150,17 @@ static bool check_reasons(const struct pl_config *cfg, size_t i, struct pl_err *
     return true;
 }
 
+static bool check_compat(const struct pl_config *cfg, size_t i, struct pl_err *err) {
+    const struct pl_strings *list = &cfg->services[i].compat;
+    for (size_t k = 0; k < list->count; k++) {
+        if (strcmp(list->at[k], "vllm") == 0 || strcmp(list->at[k], "kserve") == 0) continue;
+        PL_FAIL(err, PL_E_CONFIG, "%s: compat: '%s' is not known", place_of(cfg, i, "compat"),
+                pl_quote(list->at[k]).text);
+        return pl_err_hint(err, "compat is a list of vllm, kserve");
+    }
+    return true;
+}
+
 bool pl_config_check(const struct pl_config *cfg, struct pl_err *err) {
     if (cfg->service_count == 0) {
         if (cfg->file != NULL)
@@ -139,7 +171,7 @@ bool pl_config_check(const struct pl_config *cfg, struct pl_err *err) {
     }
     for (size_t i = 0; i < cfg->service_count; i++)
         if (!check_kind(cfg, i, err) || !check_url(cfg, i, err) || !check_routes(cfg, i, err) ||
-            !check_limits(cfg, i, err) || !check_reasons(cfg, i, err))
+            !check_limits(cfg, i, err) || !check_reasons(cfg, i, err) || !check_compat(cfg, i, err))
             return false;
     return true;
 }

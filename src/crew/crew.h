@@ -49,6 +49,24 @@ struct pl_worker {
     struct pl_worker_more *more; /* the crew's own affairs */
 };
 
+/* What the engine behind a worker has told of itself, in /v1/models, /metrics and its output. Foreign words.
+ */
+enum { PL_ENGINE_MODELS = 8, PL_ENGINE_MODEL_NAME = 129 };
+struct pl_engine_facts {
+    uint64_t context_tokens;      /* of one request; 0: not told */
+    uint64_t kv_tokens, kv_bytes; /* of the whole KV cache; 0: not told */
+    uint64_t block_tokens;        /* 0: not told */
+    uint64_t planned_kv_bytes;    /* that its command asks for; 0: it leaves that to the engine */
+    uint64_t command_hash;        /* of its command and engine_args */
+    uint64_t step_tokens;         /* prompt tokens that one step takes at most; 0: not known */
+    double kv_used_ratio;         /* below 0: not told */
+    uint64_t running, waiting;    /* requests, as it last said */
+    uint64_t preemptions;         /* so far */
+    uint64_t told_ms;             /* when it last spoke of its load; 0: never */
+    char models[PL_ENGINE_MODELS][PL_ENGINE_MODEL_NAME];
+    size_t model_count;
+};
+
 struct pl_route; /* crew/describe.h */
 
 struct pl_service {
@@ -84,6 +102,7 @@ struct pl_crew_hooks {
     void (*ended)(void *ctx, struct pl_worker *w, const char *path, const struct pl_page_record *r);
     void (*retried)(void *ctx, struct pl_worker *w); /* its allocator had to empty its cache to go on */
     void (*room_changed)(void *ctx);                 /* pl_look_room may say something else now */
+    void (*engine_told)(void *ctx, struct pl_worker *w); /* pl_worker_engine has news; may be NULL */
 };
 
 /* What main gives its crew. All borrowed for the crew's life. */
@@ -180,7 +199,13 @@ uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms);
 /* What the worker's own /metrics said last, or NULL; *age_ms is how long ago. Asking for the page keeps it
  * fresh. */
 const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t *age_ms);
+bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms); /* false: NULL above */
 void pl_crew_metrics_asked(struct pl_crew *c);
+/* Of a worker of an LLM preset; NULL: it is none. */
+const struct pl_engine_facts *pl_worker_engine(const struct pl_worker *w);
+/* Its models as it described them, an array; NULL: not told yet. Borrowed until the loop's next turn. */
+struct json_t;
+const struct json_t *pl_worker_models(const struct pl_worker *w);
 
 /* The gateway's book-keeping. `ok`: the worker answered properly: that is proof of readiness. */
 void pl_worker_begin(struct pl_worker *w);

@@ -208,6 +208,7 @@ static void enter_stopping(struct pl_worker *w, enum pl_worker_event ev) {
     pl_canary_stop(w);
     pl_warm_stop(w);
     pl_scrape_stop(w);
+    pl_engine_stop(w);
     if (ev != PL_WEV_EXITED) pl_life_order_stop(w);
 }
 
@@ -579,6 +580,7 @@ static void tick_worker(struct pl_worker *w, uint64_t now) {
     pl_probe_tick(w, now);
     pl_canary_tick(w, now);
     pl_scrape_tick(w, now);
+    pl_engine_tick(w, now);
 }
 
 void pl_life_tick(struct pl_crew *c, uint64_t now) {

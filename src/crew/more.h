@@ -123,6 +123,10 @@ struct pl_worker_more {
     uint64_t uses; /* dependencies it was given, a bit each (struct pl_apart: number) */
     /* probe, warm-up, scrape: at most one question of each at a time */
     struct pl_ask *probe, *warming, *scrape;
+    struct pl_ask *naming; /* of its models: engine.c */
+    uint64_t name_at_ms;   /* when to ask for them next; 0: at once */
+    struct pl_engine_facts engine;
+    struct json_t *models; /* owned; NULL: not told */
     uint64_t probe_at_ms, proof_ms;
     bool says_ready;       /* its own readiness, last heard */
     unsigned probe_turn;   /* which of the usual paths is asked, while none is known */
@@ -457,6 +461,11 @@ bool pl_note_read(struct pl_worker *w, const void *note, size_t bytes); /* true:
 /* hold.c */
 void pl_hold(struct pl_crew *c, const char *name, int fd); /* borrowed; -1 lets go */
 void pl_hold_text(struct pl_crew *c, const char *name, const char *text, size_t len);
+/* engine.c: an LLM engine's own words */
+bool pl_engine_is_llm(const struct pl_service *s);
+void pl_engine_tick(struct pl_worker *w, uint64_t now);
+void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len); /* its /metrics */
+void pl_engine_stop(struct pl_worker *w);
 /* scrape.c */
 void pl_scrape_tick(struct pl_worker *w, uint64_t now);
 void pl_scrape_stop(struct pl_worker *w);

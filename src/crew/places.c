@@ -66,7 +66,7 @@ bool pl_places_choose(struct pl_worker *w, struct pl_err *err) {
         pl_dial_to_port(&w->to, (uint16_t)s->config->worker_port);
         return true;
     }
-    if (s->kind == PL_KIND_COMMAND && place != PL_PLACE_SOCKET) return choose_port(w, err);
+    if (s->kind == PL_KIND_COMMAND && !pl_place_is_socket(place)) return choose_port(w, err);
     snprintf(name, sizeof name, "w/%s", w->more->id);
     return in_run_folder(w, name) ||
            PL_FAIL(err, PL_E_SYS, "socket path %s/%s is too long", s->crew->run_dir, name);

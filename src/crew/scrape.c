@@ -1,9 +1,8 @@
 /* scrape.c - the worker's own metrics, fetched in the background while somebody looks at ours: a scrape of
  * ours never waits for a worker. */
 #include "crew/more.h"
-#include "sample/engine.h"
 
-enum { TEXT_BYTES = 4 << 20, ASKED_LATELY_MS = 60000 };
+enum { TEXT_BYTES = 4 << 20, ASKED_LATELY_MS = 60000, QUIET_MS = 5000 };
 
 static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     struct pl_worker *w = ctx;
@@ -14,9 +13,7 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     w->more->metrics_text.len = 0;
     if (!pl_buf_add(&w->more->metrics_text, reply->body, reply->body_len)) return;
     w->more->scraped_ms = pl_crew_now(w->service->crew);
-    struct pl_engine_load load;
-    if (pl_engine_load_read(reply->body, reply->body_len, &load) && load.kv_bytes != PL_ENGINE_UNKNOWN)
-        w->more->words.kv_bytes = load.kv_bytes;
+    pl_engine_scraped(w, reply->body, reply->body_len);
 }
 
 /* The first one speaks for all that share its socket. */
@@ -30,7 +27,9 @@ void pl_scrape_tick(struct pl_worker *w, uint64_t now) {
     struct pl_crew *c = w->service->crew;
     const struct pl_worker_more *o = w->more;
     if (w->state != PL_WORKER_READY || o->scrape != NULL || !speaks(w)) return;
-    bool wanted = o->scraped_ms == 0 || now - c->metrics_asked_ms < ASKED_LATELY_MS;
+    /* What an LLM engine says of its cache is what its requests are admitted by. */
+    bool wanted = o->scraped_ms == 0 || now - c->metrics_asked_ms < ASKED_LATELY_MS ||
+                  (pl_engine_is_llm(w->service) && (w->in_flight > 0 || now >= o->scrape_at_ms + QUIET_MS));
     if (!wanted || now < o->scrape_at_ms) return;
     char path[PL_PROBE_PATH_BYTES];
     const struct pl_ask_question q = {
@@ -55,6 +54,11 @@ const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t 
     if (w->more->scraped_ms == 0) return NULL;
     *age_ms = pl_crew_now(w->service->crew) - w->more->scraped_ms;
     return &w->more->metrics_text;
+}
+
+bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms) {
+    *scraped_ms = w->more->scraped_ms;
+    return w->more->scraped_ms != 0;
 }
 
 void pl_crew_metrics_asked(struct pl_crew *c) { c->metrics_asked_ms = pl_crew_now(c); }

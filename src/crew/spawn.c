@@ -273,6 +273,14 @@ static bool build(struct pl_worker *w, struct pl_arena *a, struct pl_recipe *r, 
     return ok;
 }
 
+/* What is really executed, with what the preset has added. */
+static void tell_command(const struct pl_worker *w, const struct pl_recipe *r) {
+    char words[1000];
+    pl_recipe_say(r, words, sizeof words);
+    pl_log(w->service->crew->app->log, PL_INFO, "worker.command", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_STR("message", words));
+}
+
 bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
     struct pl_crew *c = w->service->crew;
     struct pl_arena arena;
@@ -287,6 +295,7 @@ bool pl_spawn(struct pl_worker *w, struct pl_err *err) {
              (unsigned long long)++c->sequence);
     pl_arena_init(&arena, RECIPE_ARENA_BYTES);
     bool ok = pl_places_choose(w, err) && build(w, &arena, &recipe, err);
+    if (ok && w->service->kind == PL_KIND_COMMAND) tell_command(w, &recipe);
     PL_AUTO_FD int recipe_fd = ok ? pl_spawn_recipe(&recipe, err) : -1;
     PL_AUTO_FD int listener = -1;
     PL_AUTO_FD int theirs = -1;

@@ -16,9 +16,35 @@ static struct pl_gate *gate_for(struct pl_gateway *g, const struct pl_http_head 
     return i < 0 ? NULL : &g->gates[i];
 }
 
+static bool has_compat(const struct pl_gate *gate, const char *word) {
+    const struct pl_strings *list = &gate->service->config->compat;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->at[i], word) == 0) return true;
+    return false;
+}
+
+/* A route of another server that somebody's `compat` has: of the service that would get it, or of any. */
+static enum pl_route_compat compat_of(struct pl_gateway *g, const struct pl_http_head *h,
+                                      struct pl_text path) {
+    enum pl_route_compat is = pl_route_compat(path);
+    if (is == PL_COMPAT_NONE) return is;
+    const char *word = is == PL_COMPAT_VLLM || is == PL_COMPAT_VLLM_MODELS ? "vllm" : "kserve";
+    const struct pl_gate *gate = gate_for(g, h);
+    if (gate != NULL) return has_compat(gate, word) ? is : PL_COMPAT_NONE;
+    for (size_t i = 0; i < g->gate_count; i++)
+        if (has_compat(&g->gates[i], word)) return is;
+    return PL_COMPAT_NONE;
+}
+
 static bool answered_by_us(struct pl_gateway *g, struct pl_conn *c, const struct pl_http_head *h) {
     if (h->method_id != HTTP_GET && h->method_id != HTTP_HEAD) return false;
-    if (!pl_route_is_own(pl_route_path(pl_http_at(h, h->target), h->target_len))) return false;
+    struct pl_text path = pl_route_path(pl_http_at(h, h->target), h->target_len);
+    if (!pl_route_is_own(path)) {
+        enum pl_route_compat compat = compat_of(g, h, path);
+        if (compat == PL_COMPAT_NONE) return false;
+        bool tells = compat == PL_COMPAT_VLLM_MODELS || compat == PL_COMPAT_KSERVE_MODEL;
+        if (tells && pl_keys_refuse_conn(g, c)) return true;
+    }
     return g->o.own.answer != NULL && g->o.own.answer(g->o.own.ctx, c);
 }
 
@@ -43,7 +69,7 @@ static void flow(struct pl_request *r) {
     r->body_mode = PL_BODY_STREAM;
     r->kept_whole = false;
     pl_conn_pause(r->conn, true);
-    pl_queue_enter(r);
+    if (pl_dialect_choose(r)) pl_queue_enter(r);
 }
 
 static void on_request(void *ctx, struct pl_conn *c) {

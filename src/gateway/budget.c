@@ -57,7 +57,9 @@ static uint64_t measured(const struct pl_gate *gate, struct pl_gate_place *p) {
 static uint64_t full_of(struct pl_gate *gate, unsigned place) {
     int64_t bytes = gate->service->config->memory_budget_bytes;
     if (bytes > 0) return (uint64_t)bytes;
-    return is_measured(gate) ? measured(gate, &gate->places[place]) : 0;
+    if (!is_measured(gate)) return 0;
+    uint64_t told = pl_llm_full(gate);
+    return told > 0 ? told : measured(gate, &gate->places[place]);
 }
 
 bool pl_budget_counts(const struct pl_gate *gate) {
@@ -109,10 +111,10 @@ unsigned pl_budget_of(struct pl_gate *gate, struct pl_worker *w) { return place_
 
 /* --- what the gateway asks */
 
-uint64_t pl_budget_cost(const struct pl_request *r) {
+uint64_t pl_budget_cost(struct pl_request *r) {
     int64_t each = r->gate->service->config->memory_per_request_bytes;
     uint64_t times = 1;
-    if (each <= 0) return 0;
+    if (each <= 0) return pl_llm_cost(r);
     if (r->inspect != NULL && r->inspect->json) {
         const struct pl_json_facts *f = &r->inspect->asked;
         uint64_t answers = f->n.value > f->best_of.value ? f->n.value : f->best_of.value;
@@ -228,7 +230,7 @@ void pl_budget_tell(struct pl_gate *gate) {
     if (gate->budget_ratio != NULL) pl_series_set(gate->budget_ratio, most);
 }
 
-static void changed(struct pl_gate *gate, unsigned place, uint64_t from, const char *reason) {
+void pl_budget_changed(struct pl_gate *gate, unsigned place, uint64_t from, const char *reason) {
     const struct pl_budget *b = &gate->admit.places[place];
     const char *id = gate->service->config->id;
     bool down = b->bytes < from;
@@ -279,7 +281,7 @@ static void tell_measure(struct pl_gate *gate, unsigned place) {
     if (was != 0 && moved < was / 16) return;
     p->told = now;
     p->told_foreign = p->foreign;
-    if (was != 0 && now != was) changed(gate, place, was, by_others > moved / 2 ? "neighbour" : "plan");
+    if (was != 0 && now != was) pl_budget_changed(gate, place, was, by_others > moved / 2 ? "neighbour" : "plan");
 }
 
 /* What moves by less than a hundredth moves nothing. True: there is more room. */
@@ -339,7 +341,7 @@ void pl_budget_death(struct pl_worker *w, struct pl_gate *gate) {
     struct pl_budget *b = &gate->admit.places[i];
     uint64_t from = b->bytes;
     if (!pl_budget_oom(b, pl_gateway_now(gate->g))) return;
-    changed(gate, i, from, "oom");
+    pl_budget_changed(gate, i, from, "oom");
     pl_learnt_save(gate);
 }
 
@@ -349,7 +351,7 @@ void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom) {
     struct pl_budget *b = &gate->admit.places[i];
     uint64_t from = b->bytes, now = pl_gateway_now(gate->g);
     if (b->full == 0 || !(oom ? pl_budget_oom(b, now) : pl_budget_retries(b, now))) return;
-    changed(gate, i, from, oom ? "oom" : "retries");
+    pl_budget_changed(gate, i, from, oom ? "oom" : "retries");
     pl_learnt_save(gate);
 }
 
@@ -373,7 +375,7 @@ void pl_budget_pass_time(struct pl_gate *gate) {
         struct pl_budget *b = &gate->admit.places[i];
         uint64_t from = b->bytes;
         if (!pl_budget_pass(b, pl_gateway_now(gate->g))) continue;
-        changed(gate, i, from, "recovery");
+        pl_budget_changed(gate, i, from, "recovery");
         more = true;
     }
     if (more) pl_queue_pump(gate);

@@ -95,7 +95,7 @@ void pl_cost_set(struct pl_request *r) {
     struct pl_gate *gate = r->gate;
     const struct pl_service_config *c = gate->service->config;
     uint64_t bytes;
-    r->entry.cost = 0;
+    r->entry.cost = r->entry.prefill = 0;
     r->entry.hold = PL_ADMIT_STRICT;
     if (c->memory_charge == PL_CFG_MEMORY_CHARGE_NONE || !pl_budget_counts(gate)) return;
     struct pl_text path = path_of(r);

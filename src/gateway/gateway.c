@@ -147,6 +147,8 @@ static void on_gone(void *ctx, struct pl_worker *w) {
     free(b);
 }
 
+static void on_engine_told(void *ctx, struct pl_worker *w) { pl_llm_told(w, pl_gate_of(ctx, w->service)); }
+
 void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
     *out = (struct pl_crew_hooks){ .ctx = g,
                                    .described = on_described,
@@ -157,7 +159,8 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .ended = on_ended,
                                    .retried = on_retried,
                                    .room_changed = on_room_changed,
-                                   .gone = on_gone };
+                                   .gone = on_gone,
+                                   .engine_told = on_engine_told };
 }
 
 /* --- the end */

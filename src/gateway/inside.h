@@ -5,6 +5,7 @@
 #include "admit/admit.h"
 #include "admit/board.h"
 #include "admit/peaks.h"
+#include "admit/kv.h"
 #include "admit/poison.h"
 #include "base/buf.h"
 #include "door/quota.h"
@@ -62,6 +63,7 @@ enum pl_result {
 };
 
 struct pl_key;     /* keys.c */
+struct pl_calibrating;
 struct pl_inspect; /* inspect.h */
 struct pl_gate;    /* one service at the gateway */
 struct pl_berth;   /* one worker at the gateway */
@@ -77,6 +79,7 @@ struct pl_request {
     bool chunk_out;      /* the client gets chunks that we make */
     bool gather;         /* a small reply: goes out when it is whole */
     bool hold_reply;     /* HTTP/1.0 and no length: kept until it is whole */
+    bool withheld;       /* an engine's stream whose head goes out with its first byte */
     bool streamed;       /* counts in streams_total */
     bool counted_stream; /* in its worker's `streams` */
     bool event_stream;
@@ -143,6 +146,19 @@ struct pl_batch_seen {
     char path[PL_PEAKS_PATH];
 };
 
+/* What the engines of a service have told together: gateway/llm.c. */
+struct pl_llm {
+    uint64_t context, block; /* tokens; 0: not told */
+    double bytes_per_token;  /* 0: not told, and nothing is charged by it */
+    uint64_t kv_bytes;       /* of one place; 0: not told */
+    struct pl_pace pace;
+    struct pl_boot {
+        uint64_t kv_bytes, command; /* of the last one; 0: not known */
+        uint64_t checked;           /* generation */
+    } boot;
+    double told_times; /* of the pace: when budget.changed was last logged */
+};
+
 enum { PL_STATUS_SERIES = 600 };
 enum { PL_INSPECT_SPARES = 32 };
 
@@ -158,6 +174,9 @@ struct pl_gate {
     struct pl_admit admit;
     struct pl_poison poison;
     struct pl_learnt learnt;
+    struct pl_llm llm;
+    struct pl_calibrating *calibrating; /* a question under way: calibrate.c */
+    uint64_t calibrated_ms;             /* when the last one was asked */
     struct pl_gate_place places[PL_ADMIT_PLACES];
     unsigned place_count;
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
@@ -266,6 +285,8 @@ void pl_reply_cut(struct pl_request *r, enum pl_result outcome, const char *end,
 /* judge.c */
 void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end);
 void pl_judge_closed(struct pl_request *r); /* nothing more will come from its worker */
+/* The engine gave it up, and nothing of it is out: again, once, or 502. */
+void pl_judge_given_up(struct pl_request *r);
 void pl_judge(struct pl_request *r);
 void pl_judge_refused(struct pl_request *r); /* nobody listens at the worker's socket */
 void pl_judge_exited(struct pl_berth *b);
@@ -306,6 +327,7 @@ void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in 
 bool pl_keys_refuse_conn(struct pl_gateway *g, struct pl_conn *c);
 /* A new request: true, it has been refused. */
 bool pl_keys_refuse(struct pl_request *r);
+bool pl_keys_refuse_service(struct pl_request *r);         /* true: its key does not open this one */
 void pl_keys_done(struct pl_request *r);                   /* it is over */
 const char *pl_keys_name(const struct pl_request *r);      /* NULL: it has none */
 void pl_keys_count(struct pl_request *r);                  /* answered */
@@ -318,13 +340,15 @@ struct pl_tokens_seen {
     uint64_t input, output; /* as the reply told; input else as estimated */
 };
 struct pl_tokens_seen pl_tokens_seen(const struct pl_request *r);
+/* dialect.c: its body, if it has one that names a model, is here. False: it was refused. */
+bool pl_dialect_choose(struct pl_request *r);
 
 /* capture.c */
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 
 /* budget.c: bytes where the workers are */
 void pl_budget_limits(struct pl_gate *gate);         /* the configuration has changed */
-uint64_t pl_budget_cost(const struct pl_request *r); /* as declared */
+uint64_t pl_budget_cost(struct pl_request *r);       /* as declared, or of an LLM engine */
 bool pl_budget_counts(const struct pl_gate *gate);   /* there is a budget somewhere */
 bool pl_budget_only_alone(const struct pl_gate *gate,
                           uint64_t bytes);                        /* more than any, and it may still go */
@@ -359,12 +383,33 @@ void pl_cost_runs(struct pl_request *r);
 void pl_cost_released(struct pl_request *r);
 void pl_cost_ended(struct pl_gate *gate, struct pl_worker *w, const char *path,
                    const struct pl_page_record *e);
+void pl_budget_changed(struct pl_gate *gate, unsigned place, uint64_t from,
+                       const char *reason); /* tells it */
+
+/* llm.c: what is charged of a request to an LLM engine, and what there is to charge it against */
+uint64_t pl_llm_full(const struct pl_gate *gate); /* bytes of a place; 0: not known, or not counted */
+uint64_t pl_llm_cost(struct pl_request *r);
+bool pl_llm_fits_context(struct pl_request *r); /* false: it was refused, and is gone */
+void pl_llm_first_byte(struct pl_request *r);   /* its prompt has been computed */
+void pl_llm_streamed(struct pl_request *r);     /* more of its answer came: is it longer than charged? */
+void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
+void pl_boot_check(struct pl_worker *w,
+                   struct pl_gate *gate); /* boot.c: its cache against plan and last boot */
+
+/* calibrate.c: a reply that did not tell its usage is complete. May ask the engine for its prompt's tokens. */
+void pl_calibrate(struct pl_request *r);
+void pl_calibrate_stop(struct pl_gate *gate);
 
 /* learnt.c: state_dir/learnt/SERVICE.json */
 void pl_learnt_load(struct pl_gate *gate); /* before the loop runs */
 void pl_learnt_save(struct pl_gate *gate); /* beside the loop */
 void pl_learnt_free(struct pl_gate *gate);
 void pl_learnt_watch(struct pl_gateway *g); /* now and then: budgets grow again, what changed is saved */
+
+/* Behind it is an engine for language models, by its preset. */
+static inline bool pl_gate_is_llm(const struct pl_gate *gate) {
+    return gate->service->kind != PL_KIND_PYTHON && pl_engine_of(gate->service->config)->llm;
+}
 
 /* cors.c */
 bool pl_cors_preflight(struct pl_gate *gate, struct pl_conn *c);

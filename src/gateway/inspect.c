@@ -7,13 +7,9 @@
 
 /* --- what is to be looked at */
 
-static bool is_llm(const struct pl_gate *gate) {
-    return gate->service->kind != PL_KIND_PYTHON && pl_engine_of(gate->service->config)->llm;
-}
-
 bool pl_tokens_wanted(const struct pl_gate *gate, const struct pl_http_head *h) {
-    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI || is_llm(gate) ||
-           gate->service->config->limits_input_tokens > 0;
+    return pl_http_dialect_of(pl_http_at(h, h->target), h->target_len) == PL_DIALECT_OPENAI ||
+           pl_gate_is_llm(gate) || gate->service->config->limits_input_tokens > 0;
 }
 
 /* Limits that hold for what is inside a body, the depth apart, which every service has. */
@@ -46,8 +42,7 @@ static bool is_openai_route(const struct pl_http_head *h) {
 
 /* --- the judgement */
 
-/* False: refused. A service that is only observed takes it, and is not looked at any further. */
-static bool judge(struct pl_request *r, enum pl_reason reason, const char *code, const char *text) {
+bool pl_inspect_judge(struct pl_request *r, enum pl_reason reason, const char *code, const char *text) {
     struct pl_inspect *i = r->inspect;
     if (r->gate->service->config->mode != PL_CFG_MODE_OBSERVE) {
         pl_refuse_as(r, reason, code, text);
@@ -66,14 +61,14 @@ static bool judge_image(struct pl_request *r, uint64_t pixels, bool unread) {
     if (pixels > (uint64_t)limit) {
         snprintf(text, sizeof text, "an image of %llu pixels is larger than limits.image_pixels, %lld",
                  (unsigned long long)pixels, limit);
-        return judge(r, PL_REASON_TOO_LARGE, NULL, text);
+        return pl_inspect_judge(r, PL_REASON_TOO_LARGE, NULL, text);
     }
     if (!unread) return true;
     snprintf(
         text, sizeof text,
         "the size of an image cannot be read, and limits.image_pixels is %lld: send PNG, JPEG, WebP or GIF",
         limit);
-    return judge(r, PL_REASON_INVALID, "invalid_value", text);
+    return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_value", text);
 }
 
 static bool judge_json(struct pl_request *r, enum pl_json_state state) {
@@ -84,12 +79,12 @@ static bool judge_json(struct pl_request *r, enum pl_json_state state) {
     if (state == PL_JSON_TOO_DEEP) {
         snprintf(text, sizeof text, "the JSON is nested deeper than limits.json_depth, %lld levels",
                  (long long)c->limits_json_depth);
-        return judge(r, PL_REASON_INVALID, "invalid_value", text);
+        return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_value", text);
     }
     if (c->limits_array_items > 0 && f->array_items > (uint64_t)c->limits_array_items) {
         snprintf(text, sizeof text, "an array is longer than limits.array_items, %lld",
                  (long long)c->limits_array_items);
-        return judge(r, PL_REASON_TOO_LARGE, NULL, text);
+        return pl_inspect_judge(r, PL_REASON_TOO_LARGE, NULL, text);
     }
     if (!judge_image(r, f->image_pixels, f->images_unread > 0)) return false;
     if (state != PL_JSON_MALFORMED || i->kind == PL_INSPECT_DONE) return true;
@@ -97,14 +92,15 @@ static bool judge_json(struct pl_request *r, enum pl_json_state state) {
     if (!i->strict || !i->said_json) return true; /* the worker will say so itself, or it is no JSON */
     snprintf(text, sizeof text, "the body is no JSON: byte %llu cannot stand where it does",
              (unsigned long long)pl_json_scan_offset(i->scan));
-    return judge(r, PL_REASON_INVALID, "invalid_json", text);
+    return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_json", text);
 }
 
 /* --- limits.output_tokens */
 
 /* The digits of max_tokens become those of the limit, filled up with spaces: nothing else of the body
  * changes. */
-static bool clamp(struct pl_request *r, const struct pl_json_asked *asked, uint64_t limit) {
+bool pl_inspect_clamp(struct pl_request *r, uint64_t limit) {
+    const struct pl_json_asked *asked = &r->inspect->asked.max_tokens;
     char digits[24];
     int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)limit);
     if (asked->times != 1 || asked->len < (uint32_t)n || r->body_mode != PL_BODY_KEEP) return false;
@@ -123,11 +119,11 @@ static bool judge_output(struct pl_request *r) {
     uint64_t limit = (uint64_t)c->limits_output_tokens;
     if (!asked->unbounded && asked->value <= limit) return true;
     if (c->openai_over_limit == PL_CFG_OPENAI_OVER_LIMIT_CLAMP && c->mode != PL_CFG_MODE_OBSERVE &&
-        clamp(r, asked, limit))
+        pl_inspect_clamp(r, limit))
         return true;
     snprintf(text, sizeof text, "max_tokens is larger than limits.output_tokens, %llu",
              (unsigned long long)limit);
-    return judge(r, PL_REASON_INVALID, "invalid_value", text);
+    return pl_inspect_judge(r, PL_REASON_INVALID, "invalid_value", text);
 }
 
 /* --- as the body comes */
@@ -144,7 +140,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     const struct pl_service_config *c = r->gate->service->config;
     const struct pl_http_head *h = pl_conn_head(r->conn);
     struct pl_text type = value_of(h, PL_HF_CONTENT_TYPE), coding = value_of(h, PL_HF_CONTENT_ENCODING);
-    bool strict = has_limits(c) || is_llm(r->gate);
+    bool strict = has_limits(c) || pl_gate_is_llm(r->gate);
     bool said_json = is_json_type(type) || (is_openai_route(h) && !begins(type, "multipart/"));
     if (h->framing == PL_HTTP_NO_BODY || h->upgrade || (!strict && !said_json)) return true;
     struct pl_inspect *i = take_one(r->gate);
@@ -157,10 +153,11 @@ bool pl_inspect_begin(struct pl_request *r) {
     i->said_json = said_json;
     i->said_image = begins(type, "image/");
     i->counts = pl_tokens_wanted(r->gate, h);
+    i->whole = pl_whole_wanted(r->gate, h);
     if (coding.len != 0 && !begins(coding, "identity")) {
         i->kind = PL_INSPECT_DONE;
         if (!strict) return true;
-        return judge(
+        return pl_inspect_judge(
             r, PL_REASON_INVALID, "invalid_value",
             "a body with Content-Encoding cannot be held against this service's limits: send it plain");
     }
@@ -212,17 +209,30 @@ bool pl_inspect_piece(struct pl_request *r, const char *bytes, size_t len) {
     }
 }
 
+void pl_inspect_moved(struct pl_request *r) {
+    struct pl_inspect *i = r->inspect;
+    if (i == NULL) return;
+    i->strict = has_limits(r->gate->service->config) || pl_gate_is_llm(r->gate);
+    i->whole = pl_whole_wanted(r->gate, pl_conn_head(r->conn));
+}
+
 bool pl_inspect_end(struct pl_request *r) {
     struct pl_inspect *i = r->inspect;
+    enum pl_json_state state = PL_JSON_MALFORMED;
+    if (i != NULL && i->kind == PL_INSPECT_JSON) {
+        state = pl_json_scan_end(i->scan);
+        i->json = state == PL_JSON_WHOLE;
+        if (i->json) i->asked = *pl_json_scan_facts(i->scan);
+    }
+    if (!pl_dialect_choose(r)) return false;
     if (i == NULL) return true;
     switch ((enum pl_inspect_kind)i->kind) {
     case PL_INSPECT_JSON: {
-        enum pl_json_state state = pl_json_scan_end(i->scan);
-        i->json = state == PL_JSON_WHOLE;
         if (!judge_json(r, state)) return false;
         if (!i->json) return true;
-        i->asked = *pl_json_scan_facts(i->scan);
-        return judge_output(r) && (!i->counts || pl_tokens_arrive(r));
+        if (!judge_output(r) || (i->counts && !pl_tokens_arrive(r))) return false;
+        pl_dialect_inject(r);
+        return true;
     }
     case PL_INSPECT_IMAGE: {
         uint64_t pixels = pl_image_pixels(&i->at.image);

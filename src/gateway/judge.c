@@ -23,7 +23,7 @@ static bool may_replay_unknown(const struct pl_request *r) {
     const struct pl_service_config *c = r->gate->service->config;
     if (c->traffic_idempotent != PL_CFG_TRAFFIC_IDEMPOTENT_AUTO)
         return c->traffic_idempotent == PL_CFG_TRAFFIC_IDEMPOTENT_TRUE;
-    return r->gate->service->kind != PL_KIND_PYTHON && pl_engine_of(c)->llm;
+    return pl_gate_is_llm(r->gate);
 }
 
 /* By the method's own promise (RFC 9110, 9.2.2): only for a connection that was closed while it was idle. */
@@ -68,7 +68,8 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
     else
         r->replayed = true;
     r->replay_class = (uint8_t) class;
-    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = false;
+    r->sent_any = r->sent_whole = r->last_words = r->hold_reply = r->gather = r->streamed = r->withheld =
+        false;
     r->reply_bytes = 0;
     r->held.len = 0;
     r->first_us = 0;
@@ -135,6 +136,11 @@ void pl_judge_closed(struct pl_request *r) {
         replay(r, PL_REPLAY_UNKNOWN);
     else
         wait_for_news(r);
+}
+
+void pl_judge_given_up(struct pl_request *r) {
+    PL_ASSERT(r->up == NULL && !r->head_begun);
+    wait_for_news(r); /* most often its worker is dying, and the next one should not be the same */
 }
 
 void pl_judge_failed(void *ctx, struct pl_upstream *u, enum pl_upstream_end end) {

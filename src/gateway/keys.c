@@ -170,6 +170,16 @@ static bool over_quota(struct pl_request *r, struct pl_key *k) {
     return true;
 }
 
+bool pl_keys_refuse_service(struct pl_request *r) {
+    const char *service = r->gate->service->config->id;
+    char why[200];
+    if (r->key == NULL || r->key->row == NULL || pl_key_opens(r->key->row, service)) return false;
+    tell_refused(r->g, r->conn, "service", r->key->row->name, service);
+    snprintf(why, sizeof why, "key %s does not open service %s", r->key->row->name, service);
+    pl_refuse(r, PL_REASON_FORBIDDEN, 0, why);
+    return true;
+}
+
 bool pl_keys_refuse(struct pl_request *r) {
     struct pl_gateway *g = r->g;
     const char *service = r->gate->service->config->id;
@@ -188,13 +198,8 @@ bool pl_keys_refuse(struct pl_request *r) {
         return true;
     }
     r->key = k;
-    if (!pl_key_opens(row, service)) {
-        char why[200];
-        tell_refused(g, r->conn, "service", row->name, service);
-        snprintf(why, sizeof why, "key %s does not open service %s", row->name, service);
-        pl_refuse(r, PL_REASON_FORBIDDEN, 0, why);
-        return true;
-    }
+    /* Which of several services it is for is known when its body has named a model: dialect.c. */
+    if (r->gate->service->config->route_models.count == 0 && pl_keys_refuse_service(r)) return true;
     read_priority(r, row);
     return over_quota(r, k);
 }

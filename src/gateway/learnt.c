@@ -41,7 +41,10 @@ static void restore(struct pl_gate *gate, const json_t *o) {
         !pl_tokens_check(&t))
         return; /* of another version, or damaged: it learns again */
     struct pl_model *m = pl_model_of(gate, name);
-    if (m != NULL) m->tokens = t;
+    json_int_t answer = json_integer_value(json_object_get(o, "answer_tokens"));
+    if (m == NULL) return;
+    m->tokens = t;
+    if (answer > 0 && answer <= UINT32_MAX) m->answers.expect = (uint32_t)answer;
 }
 
 static void restore_budget(struct pl_gate *gate, const json_t *o) {
@@ -80,6 +83,14 @@ static void restore_peaks(struct pl_gate *gate, const json_t *o) {
     pl_peaks_settle(r);
 }
 
+static void restore_boot(struct pl_gate *gate, const json_t *o) {
+    json_int_t bytes = json_integer_value(json_object_get(o, "kv_bytes"));
+    const char *command = json_string_value(json_object_get(o, "command"));
+    if (bytes <= 0 || command == NULL) return;
+    gate->llm.boot.kv_bytes = (uint64_t)bytes;
+    gate->llm.boot.command = strtoull(command, NULL, 16);
+}
+
 void pl_learnt_load(struct pl_gate *gate) {
     char path[PATH_MOST];
     size_t i;
@@ -92,6 +103,7 @@ void pl_learnt_load(struct pl_gate *gate) {
     json_t *all = json_loadf(f, 0, NULL);
     if (json_integer_value(json_object_get(all, "v")) == VERSION) {
         json_array_foreach(json_object_get(all, "models"), i, one) restore(gate, one);
+        restore_boot(gate, json_object_get(all, "boot"));
         json_array_foreach(json_object_get(all, "budgets"), i, one) restore_budget(gate, one);
         json_array_foreach(json_object_get(all, "peaks"), i, one) restore_peaks(gate, one);
     }
@@ -155,14 +167,21 @@ static char *describe(const struct pl_gate *gate) {
         const struct pl_model *m = gate->learnt.at[i];
         const struct pl_tokens *t = &m->tokens;
         json_array_append_new(
-            models, json_pack("{s:s,s:I,s:f,s:f,s:o,s:o}", "model", m->name, "seen", (json_int_t)t->seen,
-                              "factor", t->factor, "error", t->error, "weights",
-                              numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
+            models, json_pack("{s:s,s:I,s:I,s:f,s:f,s:o,s:o}", "model", m->name, "seen", (json_int_t)t->seen,
+                              "answer_tokens", (json_int_t)m->answers.expect, "factor", t->factor, "error",
+                              t->error, "weights", numbers(t->weight, PL_TOKEN_FEATURES), "covariance",
                               numbers(t->covariance[0], (size_t)PL_TOKEN_FEATURES * PL_TOKEN_FEATURES)));
     }
     json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",
                             gate->service->config->id, "models", models, "budgets", budgets(gate), "peaks",
                             peaks(gate));
+    if (gate->llm.boot.kv_bytes > 0) {
+        char command[20];
+        snprintf(command, sizeof command, "%016llx", (unsigned long long)gate->llm.boot.command);
+        json_object_set_new(
+            all, "boot",
+            json_pack("{s:I,s:s}", "kv_bytes", (json_int_t)gate->llm.boot.kv_bytes, "command", command));
+    }
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(all);
     return text;
@@ -218,6 +237,7 @@ static void on_save(struct pl_timer *t) {
 void pl_learnt_watch(struct pl_gateway *g) { pl_timer_start(g->o.timers, &g->save_timer, TICK_MS, on_save); }
 
 void pl_learnt_free(struct pl_gate *gate) {
+    pl_calibrate_stop(gate);
     for (size_t i = 0; i < gate->learnt.count; i++) free(gate->learnt.at[i]);
     gate->learnt.count = 0;
 }

@@ -69,12 +69,18 @@ static bool begin_reply(struct pl_request *r, const struct pl_http_head *h, bool
         return true;
     }
     r->chunk_out = h->framing == PL_HTTP_UNTIL_CLOSE;
+    if (r->event_stream && r->streamed && h->status == 200 && pl_whole_watches(r)) {
+        r->withheld = r->may_insert = true;
+        r->first_us = 0; /* it is the answer's first byte that counts */
+        return true;
+    }
     enum pl_http_framing framing = r->chunk_out ? PL_HTTP_CHUNKED : (enum pl_http_framing)h->framing;
     if (!write_head(r, h, framing, h->content_length)) {
         pl_answer_worker_failed(r, NULL, "its head could not be passed on");
         return false;
     }
-    r->gather = !whole && framing == PL_HTTP_LENGTH && h->content_length <= PL_GATHER_BYTES;
+    bool may_fail = r->inspect != NULL && r->inspect->whole; /* and then it goes to another worker */
+    r->gather = (!whole || may_fail) && framing == PL_HTTP_LENGTH && h->content_length <= PL_GATHER_BYTES;
     r->head_begun = !r->gather;
     r->phase = PL_REQ_REPLYING;
     return true;
@@ -116,31 +122,67 @@ static void send_held(struct pl_request *r) {
     finish(r);
 }
 
-static void pass_on(struct pl_request *r, const struct pl_upstream_part *p) {
+/* The head that was held back, and chunk framing that came before the first byte. False: over. */
+static bool let_out(struct pl_request *r) {
+    const struct pl_http_head *h = pl_upstream_head(r->up);
+    enum pl_http_framing framing = r->chunk_out ? PL_HTTP_CHUNKED : (enum pl_http_framing)h->framing;
+    if (!write_head(r, h, framing, 0)) {
+        pl_answer_worker_failed(r, NULL, "its head could not be passed on");
+        return false;
+    }
+    uv_buf_t parts[2] = { { r->g->scratch.data, r->g->scratch.len }, { r->held.data, r->held.len } };
+    r->withheld = false;
+    r->head_begun = true;
+    r->phase = PL_REQ_REPLYING;
+    r->first_us = pl_now_us();
+    pl_conn_send(r->conn, parts, r->held.len != 0 ? 2 : 1);
+    r->held.len = 0;
+    pl_llm_first_byte(r);
+    watch_stall(r);
+    return true;
+}
+
+static void add_raw(uv_buf_t *parts, unsigned *n, const char *at, size_t len) {
+    if (len == 0) return;
+    parts[*n].len = len;
+    memcpy(&parts[(*n)++].base, &at, sizeof at); /* libuv's buffers are not const */
+}
+
+/* `head`: it goes out with this. False: it failed, and the request is over or waits to be sent again. */
+static bool pass_on(struct pl_request *r, const struct pl_upstream_part *p, bool head) {
     static char line_end[] = "\r\n", last[] = "0\r\n\r\n";
     char chunk[24];
-    uv_buf_t parts[5];
+    uv_buf_t parts[6];
     unsigned n = 0;
     bool framed = r->chunk_out && p->raw_len != 0;
-    if (p->head) parts[n++] = uv_buf_init(r->g->scratch.data, (unsigned)r->g->scratch.len);
+    if (head) parts[n++] = uv_buf_init(r->g->scratch.data, (unsigned)r->g->scratch.len);
     if (framed) parts[n++] = (uv_buf_t){ chunk, pl_http_chunk_head(chunk, p->raw_len) };
-    if (p->raw_len != 0) {
-        parts[n].len = p->raw_len;
-        memcpy(&parts[n++].base, &p->raw, sizeof p->raw); /* libuv's buffers are not const */
+    size_t from, to;
+    if (pl_dialect_strip(r, p, &from, &to)) {
+        add_raw(parts, &n, p->raw, from);
+        add_raw(parts, &n, p->raw + to, p->raw_len - to);
+    } else {
+        add_raw(parts, &n, p->raw, p->raw_len);
     }
     if (framed) parts[n++] = (uv_buf_t){ line_end, 2 };
     if (p->end && r->chunk_out) parts[n++] = (uv_buf_t){ last, 5 };
     r->reply_bytes += p->payload;
     if (!r->gather) {
         if (n != 0) pl_conn_send(r->conn, parts, n);
-        return;
+        r->may_insert = r->chunk_out || pl_upstream_between_chunks(r->up);
+        return true;
     }
     for (unsigned i = 0; i < n; i++)
         pl_buf_add(&r->held, parts[i].base, parts[i].len); /* its cap is far above ours */
-    if (!p->end) return;
+    if (!p->end) return true;
+    if (pl_whole_is_dead(r, r->held.data, r->held.len)) {
+        pl_whole_fail(r, NULL, PL_WHOLE_DEAD);
+        return false;
+    }
     uv_buf_t all = uv_buf_init(r->held.data, (unsigned)r->held.len);
     r->head_begun = true;
     pl_conn_send(r->conn, &all, 1);
+    return true;
 }
 
 void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_part *p) {
@@ -148,24 +190,39 @@ void pl_reply_part(void *ctx, struct pl_upstream *u, const struct pl_upstream_pa
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
     r->last_ms = pl_gateway_now(r->g);
     if (p->head && !begin_reply(r, pl_upstream_head(u), p->end)) return;
+    enum pl_whole whole = pl_whole_judge(r, p->end);
+    if (whole != PL_WHOLE_SO_FAR) {
+        pl_whole_fail(r, p, whole);
+        return;
+    }
+    if (r->withheld && p->payload == 0 && !p->end) { /* it waits in the engine: traffic.timeout holds */
+        pl_whole_read_over(r);
+        if (!pl_buf_add(&r->held, p->raw, p->raw_len)) pl_answer_worker_failed(r, NULL, "out of memory");
+        return;
+    }
+    bool head = p->head && !r->withheld;
+    if (r->withheld && !let_out(r)) return;
     if (r->hold_reply) {
         if (p->end) send_held(r);
         return;
     }
-    pass_on(r, p);
+    if (!pass_on(r, p, head)) return;
     if (p->end) {
         finish(r);
         return;
     }
+    pl_whole_read_over(r);
     if (pl_conn_full(r->conn)) pl_upstream_pause(u, true);
-    if (p->head) watch_stall(r);
+    if (p->head && r->phase == PL_REQ_REPLYING) watch_stall(r);
 }
 
 /* Only where tokens are counted and for HTTP/1.0 clients. It comes before the part that tells of the head. */
 void pl_reply_payload(void *ctx, struct pl_upstream *u, const char *bytes, size_t len) {
     struct pl_request *r = ctx;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC && r->up == u);
+    pl_whole_before(r);
     pl_tokens_reply(r, bytes, len);
+    pl_whole_piece(r, bytes, len);
     if (pl_conn_head(r->conn)->minor == 0 && without_length(pl_upstream_head(u)) &&
         !pl_buf_add(&r->held, bytes, len)) {
         r->first_us = pl_now_us();

@@ -54,6 +54,22 @@ bool pl_route_is_own(struct pl_text path) {
     return is_or_named(path, "/livez") || is_or_named(path, "/readyz");
 }
 
+static bool is_path(struct pl_text path, const char *text) {
+    return strlen(text) == path.len && memcmp(text, path.at, path.len) == 0;
+}
+
+enum pl_route_compat pl_route_compat(struct pl_text path) {
+    static const char models[] = "/v2/models/", ready[] = "/ready";
+    size_t begin = sizeof models - 1, end = sizeof ready - 1;
+    if (is_path(path, "/health") || is_path(path, "/ping") || is_path(path, "/load")) return PL_COMPAT_VLLM;
+    if (is_path(path, "/v1/models")) return PL_COMPAT_VLLM_MODELS;
+    if (is_path(path, "/v2/health/live") || is_path(path, "/v2/health/ready")) return PL_COMPAT_KSERVE;
+    if (path.len > begin + end && memcmp(path.at, models, begin) == 0 &&
+        memcmp(path.at + path.len - end, ready, end) == 0)
+        return PL_COMPAT_KSERVE_MODEL;
+    return PL_COMPAT_NONE;
+}
+
 static bool all_hex(const char *at, size_t len) {
     for (size_t i = 0; i < len; i++)
         if (strchr("0123456789abcdef", at[i]) == NULL || at[i] == '\0') return false;

@@ -22,6 +22,15 @@ bool pl_route_below(struct pl_text path, const char *prefix);
 int pl_route_pick(const struct pl_route_rule *rules, size_t count, struct pl_text path, struct pl_text host);
 /* /livez, /livez/NAME, /readyz, /readyz/NAME or /metrics: ours for GET and HEAD. */
 bool pl_route_is_own(struct pl_text path);
+/* Routes of other servers that `compat` lets us answer, for GET and HEAD. */
+enum pl_route_compat {
+    PL_COMPAT_NONE,
+    PL_COMPAT_VLLM,        /* /health, /ping, /load */
+    PL_COMPAT_VLLM_MODELS, /* /v1/models: it tells what is here, so it asks for a key */
+    PL_COMPAT_KSERVE,      /* /v2/health/… */
+    PL_COMPAT_KSERVE_MODEL /* /v2/models/M/ready: likewise */
+};
+enum pl_route_compat pl_route_compat(struct pl_text path);
 /* traceparent of W3C: its two ids, or false. */
 bool pl_route_trace(struct pl_text traceparent, struct pl_text *trace_id, struct pl_text *span_id);
 #endif

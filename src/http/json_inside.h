@@ -31,7 +31,8 @@
     X(PROMPT_TOKENS, "prompt_tokens")           X(INPUT_TOKENS, "input_tokens")                             \
     X(COMPLETION_TOKENS, "completion_tokens")   X(OUTPUT_TOKENS, "output_tokens")                           \
     X(CACHED_TOKENS, "cached_tokens")           X(RESPONSE, "response")                                     \
-    X(MESSAGE, "message")
+    X(MESSAGE, "message")                       X(CHOICES, "choices")                                       \
+    X(INDEX, "index")                           X(FINISH_REASON, "finish_reason")
 /* clang-format on */
 enum pl_json_key {
     PL_KEY_OTHER,

@@ -76,10 +76,12 @@ void pl_json_scan_value_begins(struct pl_json_scan *s) {
             s->model_over = false;
             s->facts.model[0] = '\0';
         }
+        if (s->key == PL_KEY_STREAM_OPTIONS && s->depth == 1) s->facts.has_stream_options = true;
         if (s->key == PL_KEY_ERROR && s->depth == 1) s->facts.has_error = true;
         if (s->key == PL_KEY_USAGE && s->depth <= 2) s->facts.has_usage = true;
         return;
     }
+    if (s->top == PL_KEY_CHOICES && s->depth == 2) s->facts.choices++;
     if (l->items < UINT32_MAX) l->items++;
     if (l->items > s->facts.array_items) s->facts.array_items = l->items;
 }
@@ -164,6 +166,22 @@ static void take_model(struct pl_json_scan *s, const char *bytes, size_t len) {
     s->facts.model[s->model_len] = '\0';
 }
 
+/* Directly in one of `choices`. */
+static bool in_choice(const struct pl_json_scan *s) {
+    return s->top == PL_KEY_CHOICES && s->depth == 3 && s->levels[3].object;
+}
+
+/* {"error":{"message":…}} or {"error":"…"} */
+static void take_error(struct pl_json_scan *s, const char *bytes, size_t len) {
+    bool here = s->top == PL_KEY_ERROR &&
+                ((s->depth == 1 && s->key == PL_KEY_ERROR) || (s->depth == 2 && s->key == PL_KEY_MESSAGE));
+    size_t has = strlen(s->facts.error_message), room = PL_JSON_ERROR_MOST - has;
+    if (!here || !s->levels[s->depth].object) return;
+    if (len > room) len = room;
+    for (size_t i = 0; i < len; i++) s->facts.error_message[has + i] = bytes[i] != '\0' ? bytes[i] : ' ';
+    s->facts.error_message[has + len] = '\0';
+}
+
 static void count_begin(struct pl_json_scan *s) {
     if (!is_rendered(s)) pl_text_count_break(&s->facts.text);
 }
@@ -175,6 +193,7 @@ void pl_json_scan_text(struct pl_json_scan *s, const char *bytes, size_t len) {
         add_text(s, bytes, len);
     }
     if (is_model(s)) take_model(s, bytes, len);
+    if (s->top == PL_KEY_ERROR) take_error(s, bytes, len);
     if (s->sniff == PL_SNIFF_OPEN) {
         size_t window = is_demand(s) ? PL_JSON_TOKEN : SNIFF_BYTES, n = window - (size_t)s->token_whole;
         if (n > len) n = len;
@@ -247,6 +266,10 @@ static void number(struct pl_json_scan *s, struct pl_json_asked a) {
 void pl_json_scan_number_end(struct pl_json_scan *s) {
     if (s->key == PL_KEY_OTHER) return; /* most numbers mean nothing here */
     struct pl_json_level *l = pl_json_top(s);
+    if (s->key == PL_KEY_INDEX && in_choice(s)) {
+        uint64_t index = pl_json_number_asked(&s->number).value;
+        if (index > s->facts.choice_index) s->facts.choice_index = index;
+    }
     if (is_prompt(s) && s->depth >= 2 && !l->object) {
         s->facts.prompt_ids++;
         s->facts.prompts += !l->ids;
@@ -288,6 +311,12 @@ void pl_json_scan_text_end(struct pl_json_scan *s) {
         else
             number(s, (struct pl_json_asked){ .there = true, .unbounded = true });
         return;
+    }
+    if (s->key == PL_KEY_FINISH_REASON && in_choice(s)) {
+        bool gave_up = s->sniff == PL_SNIFF_OPEN && s->token_whole == 5 &&
+                       (memcmp(s->token, "abort", 5) == 0 || memcmp(s->token, "error", 5) == 0);
+        s->facts.finished++;
+        s->facts.aborted += gave_up;
     }
     if (s->sniff == PL_SNIFF_OPEN) decide(s);
     if (s->sniff == PL_SNIFF_BASE64) image_ends(s);

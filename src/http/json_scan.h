@@ -15,7 +15,7 @@
 
 #include "base/text_count.h"
 
-enum { PL_JSON_MODEL_MOST = 128, PL_JSON_DEPTH_MOST = 512 };
+enum { PL_JSON_MODEL_MOST = 128, PL_JSON_DEPTH_MOST = 512, PL_JSON_ERROR_MOST = 160 };
 #define PL_JSON_ASKED_MOST UINT64_C(1000000000000) /* numbers above it count as it */
 
 enum pl_json_state {
@@ -37,7 +37,7 @@ struct pl_json_asked {
 struct pl_json_facts {
     /* a request */
     char model[PL_JSON_MODEL_MOST + 1]; /* the last one; "" = none, or longer than that */
-    bool stream, include_usage;
+    bool stream, include_usage, has_stream_options;
     struct pl_json_asked max_tokens; /* by any of its names */
     struct pl_json_asked n, best_of;
     uint64_t prompts;           /* texts or token lists in `prompt` or `input` */
@@ -55,6 +55,11 @@ struct pl_json_facts {
     /* a reply */
     bool has_usage, has_error;
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    uint64_t choices;                           /* answers, or pieces of them, in `choices` */
+    uint64_t choice_index;                      /* the largest that was told */
+    uint64_t finished;                          /* of the choices: those with a finish_reason */
+    uint64_t aborted;                           /* of the finished: those that the engine gave up */
+    char error_message[PL_JSON_ERROR_MOST + 1]; /* of `error`, its begin; "" = none */
 };
 
 struct pl_json_scan;

@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+static const char end_word[] = "[DONE]";
+enum { END_WHOLE = sizeof end_word - 1, END_OTHER };
+
 enum { FIELD_WHOLE = 5, IN_VALUE, IN_OTHER }; /* "data:"; then its value, or a line of another field */
 
 void pl_usage_begin(struct pl_usage *u, struct pl_json_scan *scan, bool events) {
@@ -17,8 +20,16 @@ static void larger(uint64_t *into, uint64_t value) {
 static void take(struct pl_usage *u) {
     enum pl_json_state state = pl_json_scan_end(u->scan);
     const struct pl_json_facts *f = pl_json_scan_facts(u->scan);
+    u->only_usage = state == PL_JSON_WHOLE && f->has_usage && f->choices == 0 && !f->has_error;
     if (state != PL_JSON_WHOLE) return;
+    if (f->has_error && !u->error) memcpy(u->message, f->error_message, sizeof u->message);
     u->error |= f->has_error;
+    u->aborted |= f->aborted > 0;
+    u->finished += f->finished;
+    if (f->choices > 0) {
+        u->pieces++;
+        larger(&u->answers, f->choice_index + 1 > f->choices ? f->choice_index + 1 : f->choices);
+    }
     if (!f->has_usage) return;
     u->told = true;
     larger(&u->prompt_tokens, f->prompt_tokens);
@@ -28,9 +39,22 @@ static void take(struct pl_usage *u) {
 
 static void end_event(struct pl_usage *u) {
     if (!u->has_data) return;
-    take(u);
+    u->ended++;
+    u->only_usage = false;
+    if (u->end == END_WHOLE)
+        u->done = true;
+    else
+        take(u);
     pl_json_scan_reset(u->scan);
     u->has_data = false;
+    u->end = 0;
+}
+
+/* Some of the data of an event. */
+static void feed_data(struct pl_usage *u, const char *at, size_t len) {
+    for (size_t i = 0; i < len && u->end != END_OTHER; i++)
+        u->end = u->end < END_WHOLE && at[i] == end_word[u->end] ? (uint8_t)(u->end + 1) : END_OTHER;
+    pl_json_scan_feed(u->scan, at, len);
 }
 
 static void end_line(struct pl_usage *u) {
@@ -43,12 +67,12 @@ static void in_name(struct pl_usage *u, char c) {
     if (u->field < FIELD_WHOLE) {
         u->field = c == "data:"[u->field] ? (uint8_t)(u->field + 1) : IN_OTHER;
         if (u->field != FIELD_WHOLE) return;
-        if (u->has_data) pl_json_scan_feed(u->scan, "\n", 1);
+        if (u->has_data) feed_data(u, "\n", 1);
         u->has_data = true;
         return;
     }
     u->field = IN_VALUE;
-    if (c != ' ') pl_json_scan_feed(u->scan, &c, 1);
+    if (c != ' ') feed_data(u, &c, 1);
 }
 
 static const char *line_end(const char *p, const char *end) {
@@ -71,7 +95,7 @@ static void feed_events(struct pl_usage *u, const char *p, const char *end) {
             in_name(u, *p++);
         } else {
             const char *stop = line_end(p, end);
-            if (u->field == IN_VALUE) pl_json_scan_feed(u->scan, p, (size_t)(stop - p));
+            if (u->field == IN_VALUE) feed_data(u, p, (size_t)(stop - p));
             p = stop;
         }
     }
@@ -90,4 +114,16 @@ void pl_usage_end(struct pl_usage *u) {
     else
         take(u);
     u->scan = NULL;
+}
+
+bool pl_usage_between_events(const struct pl_usage *u) { return !u->has_data && u->field == 0; }
+
+static bool all_ended(const struct pl_usage *u) { return u->answers > 0 && u->finished >= u->answers; }
+
+bool pl_usage_is_good(const struct pl_usage *u) {
+    return !u->error && !u->aborted && (!u->done || all_ended(u));
+}
+
+bool pl_usage_is_whole(const struct pl_usage *u) {
+    return pl_usage_is_good(u) && all_ended(u) && (u->done || !u->events);
 }

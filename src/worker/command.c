@@ -1,7 +1,9 @@
 /* command.c - the recipe of a worker that is somebody else's program: its words with our place filled in. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/buf.h"
 #include "base/wire.h"
 #include "worker/engine.h"
 #include "worker/kitchen.h"
@@ -32,8 +34,8 @@ static const char *filled(struct pl_kitchen *k, const char *word, const struct p
 
 /* How many words of the command at `at` say where to listen, in the engine's own way: --port 1, --port=1. */
 static size_t own_place(const struct pl_engine *e, const struct pl_strings *argv, size_t at) {
-    const char *flags[] = { e->port_flag, e->port_letter, e->host_flag };
-    for (size_t i = 0; i < 3; i++) {
+    const char *flags[] = { e->port_flag, e->port_letter, e->host_flag, e->socket_flag };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         size_t n = flags[i] != NULL ? strlen(flags[i]) : 0;
         const char *word = argv->at[at];
         if (n == 0 || strncmp(word, flags[i], n) != 0) continue;
@@ -77,14 +79,23 @@ static bool has_arg(const struct pl_pairs *args, const char *flag, size_t len) {
     return false;
 }
 
-/* "--flag value" of the table, unless the user has said it. */
+/* "--flag value" or "--flag" of the table, unless the user has said it. */
+static void add_one(struct pl_kitchen *k, const struct pl_service_config *s, const char *words, size_t len) {
+    size_t flag_len = strcspn(words, " |");
+    if (has_flag(&s->command, words, flag_len) || has_arg(&s->engine_args, words, flag_len)) return;
+    const char *flag = pl_kitchen_print(k, "%.*s", (int)flag_len, words);
+    if (flag != NULL) pl_kitchen_arg(k, flag);
+    if (flag_len >= len) return;
+    const char *value = pl_kitchen_print(k, "%.*s", (int)(len - flag_len - 1), words + flag_len + 1);
+    if (value != NULL) pl_kitchen_arg(k, value);
+}
+
 static void add_always(struct pl_kitchen *k, const struct pl_engine *e, const struct pl_service_config *s) {
-    size_t len = strcspn(e->always, " ");
-    if (len == 0 || has_flag(&s->command, e->always, len) || has_arg(&s->engine_args, e->always, len)) return;
-    const char *flag = pl_kitchen_print(k, "%.*s", (int)len, e->always);
-    if (flag == NULL) return;
-    pl_kitchen_arg(k, flag);
-    pl_kitchen_arg(k, e->always + len + 1);
+    for (const char *words = e->always; words[0] != '\0';) {
+        size_t len = strcspn(words, "|");
+        add_one(k, s, words, len);
+        words += words[len] == '|' ? len + 1 : len;
+    }
 }
 
 static void add_argv(struct pl_kitchen *k, const struct pl_service_config *s,
@@ -92,7 +103,8 @@ static void add_argv(struct pl_kitchen *k, const struct pl_service_config *s,
     const struct pl_engine *e = pl_engine_of(s);
     enum pl_place place = pl_place_of(s);
     for (size_t i = 0; i < s->command.count; i++) {
-        size_t theirs = place == PL_PLACE_FLAGS && i > 0 ? own_place(e, &s->command, i) : 0;
+        bool ours = place == PL_PLACE_FLAGS || place == PL_PLACE_OWN_SOCKET;
+        size_t theirs = ours && i > 0 ? own_place(e, &s->command, i) : 0;
         if (theirs > 0) {
             i += theirs - 1;
             continue;
@@ -100,13 +112,17 @@ static void add_argv(struct pl_kitchen *k, const struct pl_service_config *s,
         const char *word = filled(k, s->command.at[i], f);
         if (word != NULL) pl_kitchen_arg(k, word);
     }
-    bool host_open = place == PL_PLACE_PORT && e->host_flag != NULL &&
+    bool host_open = place == PL_PLACE_PORT && e->host_flag != NULL && e->host_flag[0] != '\0' &&
                      !has_flag(&s->command, e->host_flag, strlen(e->host_flag));
     if (place == PL_PLACE_FLAGS || host_open) { /* a worker that others can reach is not admitted to */
         pl_kitchen_arg(k, e->host_flag);
         pl_kitchen_arg(k, loopback);
     }
     if (place == PL_PLACE_FLAGS) pl_kitchen_option(k, e->port_flag, f->port);
+    if (place == PL_PLACE_OWN_SOCKET) {
+        pl_kitchen_arg(k, e->socket_flag);
+        pl_kitchen_arg(k, f->socket);
+    }
     add_engine_args(k, &s->engine_args);
     add_always(k, e, s);
 }
@@ -147,6 +163,12 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
         const char *value = filled(k, s->env.at[i].value, f);
         if (value != NULL) pl_kitchen_set(k, s->env.at[i].key, value);
     }
+    if (!legacy && pl_place_of(s) == PL_PLACE_VARIABLE) {
+        const char *pair = filled(k, e->place_variable, f), *name = NULL;
+        size_t n = strcspn(e->place_variable, "=");
+        if (pair != NULL) name = pl_kitchen_print(k, "%.*s", (int)n, pair);
+        if (name != NULL) pl_kitchen_set(k, name, pair + n + 1);
+    }
     if (f->python_path != NULL) pl_kitchen_python_path(k, f->python_path); /* for `import plimsoll` */
     if (f->agents != NULL) pl_kitchen_set(k, "PLIMSOLL_AGENTS", f->agents);
     pl_kitchen_set(k, "PLIMSOLL_WORKER_NAME", s->id);
@@ -173,4 +195,51 @@ bool pl_recipe_command(const struct pl_config *c, const struct pl_service_config
         add_argv(&k, s, f);
     add_environment(&k, c, s, f, environ_in);
     return pl_kitchen_close(&k, s, err);
+}
+
+/* --- for people */
+
+static bool names_secret(const char *word, size_t len) {
+    static const char *const names[] = { "key", "token", "secret", "password" };
+    /* --max-num-batched-tokens counts them */
+    if (word[0] != '-' || (len >= 6 && strncasecmp(word + len - 6, "tokens", 6) == 0)) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        for (size_t at = 0; at + n <= len; at++)
+            if (strncasecmp(word + at, names[i], n) == 0) return true;
+    }
+    return false;
+}
+
+static void add_word(struct pl_buf *out, const char *word, size_t len) {
+    bool plain = len > 0;
+    for (size_t i = 0; i < len; i++) plain = plain && strchr(" \t\n'\"\\$`*?[]{}()<>|&;#~!", word[i]) == NULL;
+    if (!plain) pl_buf_add(out, "'", 1);
+    for (size_t i = 0; i < len; i++) {
+        if (word[i] == '\'' && !plain)
+            pl_buf_adds(out, "'\\''");
+        else
+            pl_buf_add(out, &word[i], 1);
+    }
+    if (!plain) pl_buf_add(out, "'", 1);
+}
+
+void pl_recipe_say(const struct pl_recipe *r, char *out, size_t room) {
+    struct pl_buf line;
+    bool hide = false;
+    pl_buf_init(&line, 1 << 16);
+    for (uint32_t i = 0; i < r->argc; i++) {
+        const char *word = r->argv[i];
+        size_t name = strcspn(word, "=");
+        bool secret = names_secret(word, name);
+        if (i > 0) pl_buf_add(&line, " ", 1);
+        if (hide && word[0] != '-')
+            pl_buf_adds(&line, "(set)");
+        else
+            add_word(&line, word, secret && word[name] == '=' ? name : strlen(word));
+        if (secret && word[name] == '=') pl_buf_adds(&line, "=(set)");
+        hide = secret && word[name] == '\0';
+    }
+    snprintf(out, room, "%s", pl_buf_text(&line));
+    pl_buf_free(&line);
 }

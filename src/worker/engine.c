@@ -3,19 +3,26 @@
 #include <string.h>
 
 static const struct pl_engine engines[] = {
-#define ENGINE(sym, program, module, verb, port, letter, host, ready, llm, metrics, always) \
-    { PL_CFG_ENGINE_##sym, program, module, verb, port, letter, host, ready, llm, metrics, always },
+#define ENGINE(sym, program, module, verb, port, letter, host, socket, variable, ready, llm, metrics, over,   \
+               tokenize, always, dead)                                                                        \
+    { PL_CFG_ENGINE_##sym, program, module,  verb,  port, letter, host, socket, variable, ready, llm, metrics, \
+      PL_OVERCOMMIT_##over, tokenize, always, dead },
 #include "worker/engines.def"
 #undef ENGINE
 };
 enum { ENGINE_COUNT = sizeof engines / sizeof *engines };
 /* Our own engine: started by a recipe of its own, told apart by `model`. */
 static const struct pl_engine llama = {
-    .word = PL_CFG_ENGINE_LLAMA_SERVER, .ready_path = "/readyz", .llm = true, .always = ""
+    .word = PL_CFG_ENGINE_LLAMA_SERVER,
+    .ready_path = "/readyz",
+    .llm = true,
+    .overcommit = PL_OVERCOMMIT_BATCHES, /* it admits by cells itself, see docs/llama.md */
+    .always = "",
+    .dead = ""
 };
-static const struct pl_engine unknown = { .word = PL_CFG_ENGINE_GENERIC,
-                                          .always = "",
-                                          .multiprocess_metrics = true };
+static const struct pl_engine unknown = {
+    .word = PL_CFG_ENGINE_GENERIC, .always = "", .dead = "", .multiprocess_metrics = true
+};
 
 enum pl_kind pl_kind_of(const struct pl_service_config *s) {
     if (s->command.count > 0) return PL_KIND_COMMAND;
@@ -83,7 +90,10 @@ enum pl_place pl_place_of(const struct pl_service_config *s) {
     if (any_has(&s->command, "{socket}")) return PL_PLACE_SOCKET;
     if (any_has(&s->command, "{port}")) return PL_PLACE_PORT;
     if (s->worker_port > 0) return PL_PLACE_FIXED;
-    return pl_engine_of(s)->port_flag != NULL ? PL_PLACE_FLAGS : PL_PLACE_NONE;
+    const struct pl_engine *e = pl_engine_of(s);
+    if (e->socket_flag != NULL && e->socket_flag[0] != '\0') return PL_PLACE_OWN_SOCKET;
+    if (e->port_flag != NULL && e->port_flag[0] != '\0') return PL_PLACE_FLAGS;
+    return e->place_variable != NULL && e->place_variable[0] != '\0' ? PL_PLACE_VARIABLE : PL_PLACE_NONE;
 }
 
 bool pl_command_check(const struct pl_service_config *s, const char *place, struct pl_err *err) {
@@ -112,7 +122,8 @@ bool pl_command_check(const struct pl_service_config *s, const char *place, stru
 
 const char *pl_command_own_port(const struct pl_service_config *s) {
     const struct pl_engine *e = pl_engine_of(s);
-    if (pl_place_of(s) != PL_PLACE_FLAGS) return NULL;
+    enum pl_place place = pl_place_of(s);
+    if (place != PL_PLACE_FLAGS && place != PL_PLACE_OWN_SOCKET) return NULL;
     size_t n = strlen(e->port_flag);
     for (size_t i = 1; i < s->command.count; i++) {
         const char *word = s->command.at[i];
@@ -127,7 +138,7 @@ const char *pl_command_own_port(const struct pl_service_config *s) {
 bool pl_engine_presets(struct pl_config *c, size_t service, struct pl_err *err) {
     static const struct {
         const char *key, *text;
-    } of_llms[] = { { "traffic.timeout", "300s" }, { "replace.drain", "10m" } };
+    } of_llms[] = { { "traffic.timeout", "300s" }, { "replace.drain", "10m" }, { "compat", "vllm" } };
     const struct pl_service_config *s = &c->services[service];
     const struct pl_engine *e = pl_engine_of(s);
     if (pl_kind_of(s) == PL_KIND_PYTHON) return true;

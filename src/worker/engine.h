@@ -20,13 +20,25 @@ enum pl_kind {
 enum pl_kind pl_kind_of(const struct pl_service_config *s);
 const char *pl_kind_name(enum pl_kind k);
 
+/* What happens when the KV cache is full: engines.def. */
+enum pl_overcommit {
+    PL_OVERCOMMIT_NO_KV,
+    PL_OVERCOMMIT_PREEMPTS,
+    PL_OVERCOMMIT_KILLS,
+    PL_OVERCOMMIT_BATCHES,
+};
+
 struct pl_engine {
     enum pl_cfg_engine word;
     const char *program, *module, *verb;
-    const char *port_flag, *port_letter, *host_flag; /* NULL: it cannot be told */
+    const char *port_flag, *port_letter, *host_flag; /* "" or NULL: it cannot be told by one */
+    const char *socket_flag, *place_variable;        /* the same */
     const char *ready_path;                          /* NULL: not known, see pl_ready_path */
     bool llm, multiprocess_metrics;
+    enum pl_overcommit overcommit;
+    const char *tokenize; /* route that counts a body's prompt; "" or NULL: none */
     const char *always;
+    const char *dead; /* words of a reply of one whose engine is gone, between bars; "" = not known */
 };
 /* By `engine`, else by the command's first words. Never NULL: at worst the one that knows nothing. */
 const struct pl_engine *pl_engine_of(const struct pl_service_config *s);
@@ -36,10 +48,15 @@ const char *pl_engine_name(const struct pl_engine *e);
 enum pl_place {
     PL_PLACE_SOCKET, /* {socket} */
     PL_PLACE_PORT,   /* {port} */
-    PL_PLACE_FLAGS,  /* by the engine's own flags */
+    PL_PLACE_FLAGS,  /* a port, by the engine's own flags */
     PL_PLACE_FIXED,  /* worker_port: it always listens there */
-    PL_PLACE_NONE
+    PL_PLACE_NONE,
+    PL_PLACE_OWN_SOCKET, /* a socket, by the engine's own flag */
+    PL_PLACE_VARIABLE,   /* a port, by the engine's own variable */
 };
+static inline bool pl_place_is_socket(enum pl_place p) {
+    return p == PL_PLACE_SOCKET || p == PL_PLACE_OWN_SOCKET;
+}
 enum pl_place pl_place_of(const struct pl_service_config *s);
 /* False and err: the command is empty, nobody could find its server, or two workers would share a port. */
 bool pl_command_check(const struct pl_service_config *s, const char *place, struct pl_err *err);

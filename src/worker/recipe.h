@@ -45,6 +45,11 @@ struct pl_recipe {
     uint32_t argc, envc;
 };
 
+/* Its words on one line for people and logs: quoted where they need it, secrets left out (the word behind a
+ * flag whose name has key, token, secret or password in it, and what is behind such a flag's `=`). Cut to
+ * `room`. */
+void pl_recipe_say(const struct pl_recipe *r, char *out, size_t room);
+
 /* Folder, argv and environment are copies in the arena. False without memory, when python, python_path,
  * folder, ident or prom_dir is missing, or when services.NAME.env names a variable of ours. */
 bool pl_recipe_python(const struct pl_config *c, const struct pl_service_config *s,

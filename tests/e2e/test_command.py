@@ -219,7 +219,8 @@ def test_an_engine_is_known_and_told(serve):
     (server.folder / "hold").unlink()
     server.ready()
     (line,) = server.journal()
-    assert re.fullmatch(r"\d+ serve tiny --host 127.0.0.1 --port \d+ --shutdown-timeout 30", line)
+    assert re.fullmatch(r"\d+ serve tiny --uds \S+/w/\S+ --shutdown-timeout 30 --enable-server-load-tracking", line)
+    assert server.wait_for("worker.command")["message"].endswith(f"servers/vllm {line.partition(' ')[2]}"), "what was added is told"
     config = server.status()["services"][0]
     assert config["engine"] == "vllm"
     assert server.post("/v1/completions", {"prompt": "a"}).json()["choices"][0]["finish_reason"] == "length"

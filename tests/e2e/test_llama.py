@@ -102,7 +102,7 @@ def test_the_openai_client(serve, model):
     assert a == b and a != c and math.isclose(sum(x * x for x in a), 1, rel_tol=1e-4)
     with pytest.raises(openai.NotFoundError):
         ai.chat.completions.create(model="other", messages=ask)
-    with pytest.raises(openai.BadRequestError, match="more than the 1024"):
+    with pytest.raises(openai.BadRequestError, match="1024"):
         ai.chat.completions.create(model="tiny", messages=ask, max_tokens=100000)
 
 

@@ -16,6 +16,8 @@ STOPPING = "cannot schedule new futures after shutdown"
 BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
 NOT_FOUND = (404, {"detail": "Not Found"})
 _count = itertools.count(1)
+# Names that it answers to (--served-model-name); the first one is what it calls itself.
+served = [MODEL]
 
 
 class Refused(Exception):
@@ -68,8 +70,9 @@ class Generation:
     """One request that is taken. Raises Refused for one that is not."""
 
     def __init__(self, asked, chat, max_len=MAX_LEN, request_id=None):
-        if asked.get("model", MODEL) != MODEL:
-            raise Refused(404, f"The model `{asked['model']}` does not exist. Valid aliases: {MODEL}.", "NotFoundError", "model")
+        if asked.get("model", served[0]) not in served:
+            raise Refused(404, f"The model `{asked['model']}` does not exist. Valid aliases: {', '.join(served)}.",
+                          "NotFoundError", "model")
         if not 0 <= (heat := float(asked.get("temperature", 1))) <= 2:
             raise bad(f"temperature must be in [0, 2], got {heat}.", "temperature", heat)
         self.prompt, self.chat = prompt_tokens(asked, chat), chat
@@ -96,7 +99,7 @@ class Generation:
         return {"prompt_tokens": self.prompt, "total_tokens": self.prompt + self.made, "completion_tokens": self.made}
 
     def _head(self, kind):
-        return {"id": self.id, "object": kind, "created": self.created, "model": MODEL}
+        return {"id": self.id, "object": kind, "created": self.created, "model": served[0]}
 
     def reply(self, finish="length"):
         usage = {**self.usage(), "prompt_tokens_details": None, "completion_tokens_details": None}
@@ -144,9 +147,9 @@ def models(max_len=MAX_LEN):
               "allow_view": True, "allow_fine_tuning": False}
     permission = {"id": "modelperm-9132efa89d7dd647", "object": "model_permission", "created": int(time.time()), **rights,
                   "organization": "*", "group": None, "is_blocking": False}
-    model = {"id": MODEL, "object": "model", "created": int(time.time()), "owned_by": "vllm", "root": f"/models/{MODEL}",
-             "parent": None, "max_model_len": max_len, "permission": [permission]}
-    return {"object": "list", "data": [model]}
+    data = [{"id": name, "object": "model", "created": int(time.time()), "owned_by": "vllm", "root": f"/models/{name}",
+             "parent": None, "max_model_len": max_len, "permission": [permission]} for name in served]
+    return {"object": "list", "data": data}
 
 
 def tokenize(asked, max_len=MAX_LEN):
@@ -159,5 +162,6 @@ def metrics(running, waiting):
     lines = []
     for line in METRICS.read_text().splitlines():
         name = line.partition("{")[0]
+        line = line.replace('model_name="tiny"', f'model_name="{served[0]}"')
         lines.append(f"{line.rpartition(' ')[0]} {float(values[name])}" if name in values else line)
     return "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ static const struct {
 };
 
 /* Borrowed until the next call. */
-static const char *page(const struct pl_metrics *m) {
+static const char *page(struct pl_metrics *m) {
     static char text[1 << 20];
     struct pl_buf b;
     pl_buf_init(&b, 0);

@@ -291,13 +291,19 @@ TEST(keys_without_effect_warn_with_their_place) {
 TEST(what_several_keys_say_together_is_checked) {
     refused("services:\n  c: {threads: 2}\n", "plimsoll.yaml:2:3: service 'c' does not say what to run",
             "add run: module:Class, command: [...] or url: http://HOST:PORT");
-    const char *routes = "give each a route: {path: /...} or a route.host of its own";
+    const char *routes = "give each a route: {path: /...}, a route.host or route.models of its own";
     refused("services:\n  a: {run: s}\n  b: {run: t}\n",
             "plimsoll.yaml:3:3: services 'b' and 'a' both answer / (plimsoll.yaml:2:3)", routes);
     refused("services:\n  a: {run: s, route: {path: /x}}\n  b: {run: t, route: {path: /x/}}\n",
             "plimsoll.yaml:3:29: services 'b' and 'a' both answer /x (plimsoll.yaml:2:29)", routes);
     refused("services:\n  a: {run: s, route: {host: X.org}}\n  b: {run: t, route: {host: x.ORG}}\n",
             "plimsoll.yaml:3:3: services 'b' and 'a' both answer x.ORG/ (plimsoll.yaml:2:3)", routes);
+    refused("services:\n  a: {run: s, route: {models: [x, y]}}\n  b: {run: t, route: {models: [z, y]}}\n",
+            "plimsoll.yaml:3:31: services 'b' and 'a' both answer for model 'y' (plimsoll.yaml:2:31)", "");
+    refused("services:\n  a: {run: s, route: {models: [x]}}\n  b: {run: t}\n",
+            "plimsoll.yaml:3:3: services 'b' and 'a' both answer / (plimsoll.yaml:2:3)", routes);
+    refused("services: {c: {run: s, compat: [vllm, triton]}}\n",
+            "plimsoll.yaml:1:32: compat: 'triton' is not known", "compat is a list of vllm, kserve");
     refused("services: {c: {run: s, limits: {body: 1MiB, replay: 2MiB}}}\n",
             "plimsoll.yaml:1:53: limits.replay: 2MiB is more than limits.body, 1MiB", "");
     refused("services: {c: {run: s, replace: {when: [hang, leek]}}}\n",

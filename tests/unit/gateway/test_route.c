@@ -68,6 +68,30 @@ TEST(our_own_routes_are_a_closed_set) {
         assert_false(pl_route_is_own(text(others[i])));
 }
 
+TEST(routes_of_other_servers_are_a_closed_set_too) {
+    static const struct {
+        const char *path;
+        enum pl_route_compat want;
+    } rows[] = { { "/health", PL_COMPAT_VLLM },
+                 { "/ping", PL_COMPAT_VLLM },
+                 { "/load", PL_COMPAT_VLLM },
+                 { "/v1/models", PL_COMPAT_VLLM_MODELS },
+                 { "/v1/models/", PL_COMPAT_NONE },
+                 { "/v1/models/x", PL_COMPAT_NONE },
+                 { "/v2/health/live", PL_COMPAT_KSERVE },
+                 { "/v2/health/ready", PL_COMPAT_KSERVE },
+                 { "/v2/health", PL_COMPAT_NONE },
+                 { "/v2/models/m/ready", PL_COMPAT_KSERVE_MODEL },
+                 { "/v2/models/org/m/ready", PL_COMPAT_KSERVE_MODEL },
+                 { "/v2/models//ready", PL_COMPAT_NONE },
+                 { "/v2/models/ready", PL_COMPAT_NONE },
+                 { "/v2/models/m/infer", PL_COMPAT_NONE },
+                 { "/healthz", PL_COMPAT_NONE },
+                 { "", PL_COMPAT_NONE } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (pl_route_compat(text(rows[i].path)) != rows[i].want) fail_msg("%s", rows[i].path);
+}
+
 TEST(a_traceparent_gives_two_ids_or_none) {
     struct pl_text trace, span;
     const char *good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -85,4 +109,5 @@ TEST(a_traceparent_gives_two_ids_or_none) {
 
 RUN(cmocka_unit_test(the_path_ends_at_the_query), cmocka_unit_test(a_prefix_holds_at_a_slash_only),
     cmocka_unit_test(host_goes_before_path_and_the_longer_path_wins),
+    cmocka_unit_test(routes_of_other_servers_are_a_closed_set_too),
     cmocka_unit_test(our_own_routes_are_a_closed_set), cmocka_unit_test(a_traceparent_gives_two_ids_or_none))

@@ -138,6 +138,11 @@ const struct pl_description *pl_look_description(const struct pl_service *s) {
     (void)s;
     return world_description;
 }
+static struct pl_engine_facts world_engine; /* context_tokens 0: nothing told */
+const struct pl_engine_facts *pl_worker_engine(const struct pl_worker *w) {
+    (void)w;
+    return W.service.kind != PL_KIND_PYTHON ? &world_engine : NULL;
+}
 
 /* --- the loop */
 static void turn(void) {
@@ -212,7 +217,7 @@ static inline void read_until_more(int fd, const char *text) {
     }
 }
 /* A whole message with this body at its end, and nothing after it. */
-static void read_ends(int fd, const char *text) {
+static inline void read_ends(int fd, const char *text) {
     read_until(fd, text);
     size_t len = strlen(text);
     assert_true(seen_len >= len);

@@ -65,6 +65,7 @@ TEST(engines_are_known_by_their_first_words) {
         { "text-generation-launcher --model-id M", "tgi" },
         { "bentoml serve service:C", "bentoml" },
         { "bentoml build", "generic" },
+        { "ollama serve", "ollama" },
         { "python3 -m bentoml serve .", "bentoml" },
         { "python3 server.py", "generic" },
         { "pythonista -m bentoml serve", "generic" },
@@ -91,23 +92,30 @@ TEST(the_words_that_are_executed) {
         { "serve --at unix:{socket} --gpus={gpus}", "", "serve --at unix:/run/p/w/1-1 --gpus=2,3" },
         { "serve {port}{port} x{port}", "", "serve 1000110001 x10001" },
         { "serve {Port} {port}", "", "serve {Port} 10001" },
-        { "vllm serve M", "", "vllm serve M --host 127.0.0.1 --port 10001 --shutdown-timeout 30" },
+        { "vllm serve M", "",
+          "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 30 --enable-server-load-tracking" },
         { "vllm serve M --host 0.0.0.0 --port 8000 --x", "",
-          "vllm serve M --x --host 127.0.0.1 --port 10001 --shutdown-timeout 30" },
+          "vllm serve M --x --uds /run/p/w/1-1 --shutdown-timeout 30 --enable-server-load-tracking" },
         { "vllm serve M --port=8000 --portal 1", "",
-          "vllm serve M --portal 1 --host 127.0.0.1 --port 10001 --shutdown-timeout 30" },
+          "vllm serve M --portal 1 --uds /run/p/w/1-1 --shutdown-timeout 30 --enable-server-load-tracking" },
         { "vllm serve M --uds {socket} --shutdown-timeout 60", "",
-          "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 60" },
-        { "vllm serve M", "{\"shutdown_timeout\": 90, \"enforce_eager\": true, \"x\": false}",
-          "vllm serve M --host 127.0.0.1 --port 10001 --shutdown-timeout 90 --enforce-eager" },
+          "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 60 --enable-server-load-tracking" },
+        { "vllm serve M --port {port} --enable-server-load-tracking", "",
+          "vllm serve M --port 10001 --enable-server-load-tracking --host 127.0.0.1 --shutdown-timeout 30" },
+        { "vllm serve M",
+          "{\"shutdown_timeout\": 90, \"enforce_eager\": true, \"enable_server_load_tracking\": false}",
+          "vllm serve M --uds /run/p/w/1-1 --shutdown-timeout 90 --enforce-eager" },
         { "vllm serve M", "{\"max_model_len\": 4096}",
-          "vllm serve M --host 127.0.0.1 --port 10001 --max-model-len 4096 --shutdown-timeout 30" },
+          "vllm serve M --uds /run/p/w/1-1 --max-model-len 4096 --shutdown-timeout 30 "
+          "--enable-server-load-tracking" },
         { "bentoml serve s:C -p 3000", "", "bentoml serve s:C --host 127.0.0.1 --port 10001" },
         { "bentoml serve s:C --port {port}", "", "bentoml serve s:C --port 10001 --host 127.0.0.1" },
         { "bentoml serve s:C --port {port} --host ::1", "", "bentoml serve s:C --port 10001 --host ::1" },
         { "text-generation-launcher --port", "",
           "text-generation-launcher --hostname 127.0.0.1 --port 10001" },
-        { "llama-server -m a.gguf", "", "llama-server -m a.gguf --host 127.0.0.1 --port 10001" },
+        { "llama-server -m a.gguf", "", "llama-server -m a.gguf --host 127.0.0.1 --port 10001 --metrics" },
+        { "sglang serve M", "", "sglang serve M --host 127.0.0.1 --port 10001 --enable-metrics" },
+        { "ollama serve", "", "ollama serve" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct pl_config *c = with(rows[i].command);
@@ -178,6 +186,30 @@ TEST(a_port_that_is_replaced_is_named) {
     }
 }
 
+TEST(what_is_executed_is_told_without_secrets) {
+    char text[200];
+    struct pl_config *c = with("vllm serve M --api-key sk-1 --hf-token=hf_2 --max-num-batched-tokens 5 --x");
+    set(c, "engine_args", "{\"chat_template\": \"{{ it's }}\", \"ssl_keyfile_password\": \"p\"}");
+    cook(c, &facts);
+    pl_recipe_say(&recipe, text, sizeof text);
+    assert_string_equal(text,
+                        "vllm serve M --api-key (set) --hf-token=(set) --max-num-batched-tokens 5 --x --uds "
+                        "/run/p/w/1-1 --chat-template '{{ it'\\''s }}' --ssl-keyfile-password (set) "
+                        "--shutdown-timeout 30 --enable-server-load");
+    pl_config_destroy(c);
+}
+
+TEST(an_engine_without_flags_is_told_by_its_variable) {
+    struct pl_config *c = with("/usr/local/bin/ollama serve");
+    set(c, "env",
+        "{\"OLLAMA_HOST\": \"0.0.0.0:11434\"}"); /* a worker that others can reach is not admitted to */
+    assert_true(pl_command_check(&c->services[0], "here", &err));
+    assert_int_equal(pl_place_of(&c->services[0]), PL_PLACE_VARIABLE);
+    cook(c, &facts);
+    assert_string_equal(variable("OLLAMA_HOST"), "127.0.0.1:10001");
+    pl_config_destroy(c);
+}
+
 TEST(an_engine_brings_settings_that_a_file_beats) {
     struct pl_config *c = with("vllm serve M");
     assert_true(pl_config_set(c, 0, "traffic.timeout", "30s", PL_FROM_FILE, "here", &err));
@@ -228,6 +260,7 @@ TEST(the_environment_of_a_command) {
     assert_null(variable("PLIMSOLL_CONTROL_FD"));
     assert_null(variable("PYTHONPATH"));
     assert_null(variable("PLIMSOLL_AGENTS"));
+    assert_null(variable("OLLAMA_HOST"));
     const struct pl_recipe_facts watched = { .folder = "/srv",
                                              .prom_dir = "/run/p/prom/1",
                                              .port = 1,
@@ -292,6 +325,8 @@ RUN(cmocka_unit_test(engines_are_known_by_their_first_words), cmocka_unit_test(t
     cmocka_unit_test(what_stands_in_a_value_that_was_filled_in_is_not_looked_at_again),
     cmocka_unit_test(a_command_that_nobody_could_find_is_refused_with_the_remedy),
     cmocka_unit_test(a_port_that_is_replaced_is_named),
+    cmocka_unit_test(what_is_executed_is_told_without_secrets),
+    cmocka_unit_test(an_engine_without_flags_is_told_by_its_variable),
     cmocka_unit_test(an_engine_brings_settings_that_a_file_beats),
     cmocka_unit_test(the_environment_of_a_command), cmocka_unit_test(a_legacy_service_is_bentomls_own_server),
     cmocka_unit_test(every_length_of_arena_fails_cleanly_or_cooks))
