@@ -65,31 +65,6 @@ bool pl_llm_idle(const struct pl_llm_sched *s) {
     return s->stats.running == 0 && s->head == NULL && s->parked == NULL;
 }
 
-enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_job_options *o,
-                                    struct pl_llm_job **out) {
-    enum pl_llm_submitted why = PL_LLM_TAKEN;
-    if ((uint64_t)o->prompt_count + (uint64_t)o->max_tokens > s->m->cells)
-        why = PL_LLM_TOO_LONG;
-    else if (s->stats.waiting >= s->o->queue && (s->stats.waiting > 0 || s->stats.running >= s->parallel))
-        why = PL_LLM_QUEUE_FULL;
-    struct pl_llm_job *j = why == PL_LLM_TAKEN ? calloc(1, sizeof *j) : NULL;
-    llama_token *said = j != NULL ? malloc(((size_t)o->max_tokens + 1) * sizeof *said) : NULL;
-    if (said == NULL) {
-        if (why == PL_LLM_TAKEN) why = PL_LLM_NO_MEMORY;
-        s->stats.refused++;
-        free(j);
-        free(o->prompt);
-        pl_llm_sampler_free(o->sampler);
-        return why;
-    }
-    *j = (struct pl_llm_job){ .o = *o, .id = s->next_id++, .seq = -1, .row = -1, .said = said };
-    *(s->tail != NULL ? &s->tail->next : &s->head) = j;
-    s->tail = j;
-    s->stats.waiting++;
-    *out = j;
-    return PL_LLM_TAKEN;
-}
-
 /* --- sequences and cells */
 
 static void attach(struct pl_llm_sched *s, struct pl_llm_job *j, llama_seq_id seq) {
@@ -204,6 +179,32 @@ static void admit(struct pl_llm_sched *s) {
         attach(s, j, seq);
         pl_llm_share(s, j);
     }
+}
+
+enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_job_options *o,
+                                    struct pl_llm_job **out) {
+    enum pl_llm_submitted why = PL_LLM_TAKEN;
+    if (s->stats.waiting >= s->o->queue) admit(s); /* who came since the last step may have a place */
+    if ((uint64_t)o->prompt_count + (uint64_t)o->max_tokens > s->m->cells)
+        why = PL_LLM_TOO_LONG;
+    else if (s->stats.waiting >= s->o->queue && (s->stats.waiting > 0 || s->stats.running >= s->parallel))
+        why = PL_LLM_QUEUE_FULL;
+    struct pl_llm_job *j = why == PL_LLM_TAKEN ? calloc(1, sizeof *j) : NULL;
+    llama_token *said = j != NULL ? malloc(((size_t)o->max_tokens + 1) * sizeof *said) : NULL;
+    if (said == NULL) {
+        if (why == PL_LLM_TAKEN) why = PL_LLM_NO_MEMORY;
+        s->stats.refused++;
+        free(j);
+        free(o->prompt);
+        pl_llm_sampler_free(o->sampler);
+        return why;
+    }
+    *j = (struct pl_llm_job){ .o = *o, .id = s->next_id++, .seq = -1, .row = -1, .said = said };
+    *(s->tail != NULL ? &s->tail->next : &s->head) = j;
+    s->tail = j;
+    s->stats.waiting++;
+    *out = j;
+    return PL_LLM_TAKEN;
 }
 
 /* --- a step */

@@ -60,9 +60,7 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
                             char *const *environ_in) {
     pl_kitchen_inherit(k, c, environ_in);
     pl_kitchen_common(k, s, f);
-    pl_kitchen_set_unless(k, "OMP_WAIT_POLICY", "passive");
-    pl_kitchen_set_unless(k, "GOMP_SPINCOUNT", "0");
-    pl_kitchen_set_unless(k, "GGML_NO_BACKTRACE", "1"); /* an abort would start a debugger */
+    pl_kitchen_llama_cpp(k);
     for (size_t i = 0; i < s->env.count; i++) pl_kitchen_set(k, s->env.at[i].key, s->env.at[i].value);
     pl_kitchen_set(k, "PLIMSOLL_WORKER_NAME", s->id);
     pl_kitchen_set_number(k, "PLIMSOLL_WORKER", f->worker);
