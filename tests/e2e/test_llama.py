@@ -16,6 +16,8 @@ import pytest
 from rig import Load, connect, paths, read_reply
 from rig.dock import sanitized
 from rig.page import open_page
+from rig.server import run_plimsoll
+from rig.weights import split_gguf
 
 pytestmark = [
     pytest.mark.skipif(bool(os.environ.get("PLIMSOLL_NO_LLAMA")), reason="plimsoll-llama is left out: PLIMSOLL_NO_LLAMA is set"),
@@ -303,3 +305,31 @@ def test_the_page_tells_of_cells_steps_and_requests(serve, model):
     assert server.workers() == {1: pid} and page["progress"] >= before
     assert chat(server, max_tokens=4, ignore_eos=True).status == 200
     server.wait_until(lambda: metric(server, steps) >= 4, what="and they do")
+
+
+def test_plan_asks_llama_cpp_itself(model):
+    if sanitized():
+        pytest.skip("llama.cpp is not built with sanitizers")
+    done = run_plimsoll("plan", model, "--gpu", "card:2GiB", "--max-len", "4096", "--json")
+    plan = json.loads(done.stdout)
+    measured = plan["measured"]
+    assert done.returncode == 0 and measured["cells"] == min(plan["ctx_size"], 65536) and measured["parallel"] == plan["parallel"]
+    assert abs(measured["kv_bytes"] / (23040 * measured["cells"]) - 1) < 0.001 and measured["drift_ratio"] < 0.002
+    assert measured["weights_bytes"] > 90e6 and measured["compute_bytes"] > 0
+    assert "dry run of" in run_plimsoll("plan", model, "--gpu", "card:2GiB", "--max-len", "4096").stdout
+
+
+def test_a_model_in_several_files(serve, model, tmp_path):
+    whole = llama(serve, model, ctx=512).ready()
+    prompt = {"prompt": "The capital of Norway is", "temperature": 0, "max_tokens": 8}
+    wanted = whole.post("/v1/completions", prompt, timeout=110).json()["choices"][0]["text"]
+    whole.end()
+    first, second = split_gguf(model, tmp_path, "two")
+    server = llama(serve, first, ctx=512).ready()
+    assert server.post("/v1/completions", prompt, timeout=110).json()["choices"][0]["text"] == wanted
+    server.end()
+    second.unlink()
+    server = serve(str(first), "--name", "chat", "--backoff.attempts", 1, "--failed_exit", "1s")
+    failed = server.wait_for("worker.start_failed")
+    assert failed["cause"] == "init_failed" and "two-00002-of-00002.gguf" in failed["last_line"], failed
+    assert server.wait_exit() == 6
