@@ -147,6 +147,12 @@ TEST(what_is_not_supported_is_named) {
     expect_fault("{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "x is not among");
     expect_fault("{\"$ref\":\"http://a/b\"}", "$ref");
     expect_fault("{\"$ref\":\"#/$defs/gone\"}", "nowhere");
+    expect_fault("{\"$ref\":\"#/$defs/a/b\",\"$defs\":{\"b\":{\"type\":\"null\"}}}", "$ref");
+    expect_fault("{\"$ref\":\"#\"}", "back to itself");
+    expect_fault("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", "back to itself");
+    expect_fault("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"oneOf\":[{\"$ref\":\"#/$defs/"
+                 "b\"}]},\"b\":{\"$ref\":\"#/$defs/a\"}}}",
+                 "back to itself");
     expect_fault("{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no whole number");
     expect_fault("{\"type\":\"text\"}", "no type of JSON");
     expect_fault("3", "a schema is an object");
