@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from pathlib import Path
@@ -192,11 +193,13 @@ def test_clients_that_leave_give_their_cells_back(serve, model):
     server = llama(serve, model, ctx=512).ready()
     body = json.dumps({"messages": STORY, "stream": True, "ignore_eos": True, "max_tokens": 300}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    for _ in range(50):
+    for turn in range(100):
         socks = [connect(server.address) for _ in range(2)]
         for sock in socks:
             sock.sendall(head.encode() + body)
         for sock in socks:
+            if turn % 10 == 0:
+                assert sock.recv(4096)  # in the middle of its answer
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             sock.close()
     server.wait_until(lambda: metric(server, "plimsoll_llama_requests_cancelled_total"), what="clients that left are noticed")
@@ -226,14 +229,21 @@ def test_replaced_and_killed_under_load(serve, model):
 
 
 def test_files_that_are_no_model(serve, model, tmp_path):
-    cut, other = tmp_path / "cut.gguf", tmp_path / "other.gguf"
-    data = model.read_bytes()
-    cut.write_bytes(data[: len(data) // 2])
-    other.write_bytes(b"PK\x03\x04" + data[4:1000])
-    for file, words in ((cut, "not within the file bounds"), (other, "magic")):
+    data, key = model.read_bytes(), b"\x01" + bytes(7) + b"k"
+    files = {
+        "cut": (data[: len(data) // 2], "not within the file bounds"),
+        "other": (b"PK\x03\x04" + data[4:1000], "magic"),
+        # huge metadata: more keys than there are numbers, a text and a list of 2^60
+        "keys": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 62), ""),
+        "text": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + key + struct.pack("<IQ", 8, 1 << 60), ""),
+        "list": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + key + struct.pack("<IIQ", 9, 4, 1 << 60), ""),
+    }
+    for name, (content, words) in files.items():
+        file = tmp_path / f"{name}.gguf"
+        file.write_bytes(content)
         server = serve(str(file), "--name", "chat", "--backoff.attempts", 1, "--failed_exit", "1s")
         failed = server.wait_for("worker.start_failed")
-        assert failed["cause"] == "init_failed" and words in failed["last_line"], failed
+        assert failed["cause"] == "init_failed" and words in failed["last_line"] and f"{name}.gguf: " in failed["last_line"], failed
         assert server.wait_exit() == 6
 
 
@@ -333,3 +343,26 @@ def test_a_model_in_several_files(serve, model, tmp_path):
     failed = server.wait_for("worker.start_failed")
     assert failed["cause"] == "init_failed" and "two-00002-of-00002.gguf" in failed["last_line"], failed
     assert server.wait_exit() == 6
+
+
+def test_prompts_that_cannot_be_and_texts_that_are_never_cut(serve, model):
+    server = llama(serve, model).ready()
+    (pid,) = server.workers().values()
+    for path, body in (("/v1/completions", {"prompt": ""}), ("/v1/completions", {"prompt": []}), ("/v1/completions", {}),
+                       ("/v1/completions", {"prompt": [[]]}), ("/v1/completions", {"prompt": [999999]}),
+                       ("/v1/chat/completions", {"messages": []}), ("/v1/completions", {"prompt": "x", "max_tokens": 0}),
+                       ("/v1/completions", {"prompt": "x", "grammar": 'root ::= "a"', "json_schema": {"type": "null"}}),
+                       ("/v1/completions", {"prompt": "x", "grammar": 'root ::= "a"', "ignore_eos": True}),
+                       ("/v1/completions", {"prompt": "x " * 2000})):
+        reply = server.post(path, body, timeout=110)
+        assert reply.status == 400 and reply.json()["error"]["type"] == "invalid_request_error", (body, reply)
+    # one character is several tokens: every event is whole UTF-8 nevertheless
+    text = "😀 Größe 漢字 🏴󠁧󠁢󠁳󠁣󠁴󠁿!"
+    reply = chat(server, grammar=f'root ::= "{text}"', max_tokens=100, stream=True)
+    events = [json.loads(line[6:]) for line in reply.body.decode("utf-8", "strict").splitlines() if line.startswith("data: {")]
+    pieces = [e["choices"][0]["delta"].get("content") or "" for e in events if e["choices"]]
+    assert "".join(pieces) == text and "\ufffd" not in text and len(pieces) > 5
+    # cut by max_tokens in the middle of a character: what is left of it is told as one, never as broken bytes
+    cut = content(chat(server, grammar=f'root ::= "{text}"', max_tokens=2))
+    assert text.startswith(cut.rstrip("\ufffd"))
+    assert server.workers() == {1: pid}
