@@ -8,7 +8,7 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench lint format docs install clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench bench-llama lint format docs install clean
 
 help:        ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ marks:       ## how well leaks are told from caches: 200 random series a kind of
 bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (5 minutes)
 	@scripts/setup.sh bench && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 $(in_env) "$$PL_TEST_ENV/bin/python" bench/run.py --out docs/bench.md $(ARGS)
+
+bench-llama: ## plimsoll-llama beside llama-server of the same source, into docs/bench-llama.md (10 minutes; llama-server is built once)
+	@scripts/setup.sh bench-llama && scripts/build.sh release -DBUILD_TESTING=OFF && \
+	 $(in_env) "$$PL_TEST_ENV/bin/python" bench/llama/compare.py --out docs/bench-llama.md $(ARGS)
 
 lint:        ## clang-format, ruff, then clang-tidy as advice
 	@scripts/setup.sh lint && scripts/lint.sh

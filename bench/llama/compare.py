@@ -38,7 +38,7 @@ QUESTION = "Write a short story about a ship and its load line."
 def ask(port, number, tokens=TOKENS):
     """One streamed chat: what came, and when."""
     body = {"messages": [{"role": "user", "content": f"{number}. {QUESTION}"}], "max_tokens": tokens, "stream": True,
-            "temperature": 0.8, "seed": number, "ignore_eos": True, "cache_prompt": False,
+            "temperature": 0.8, "seed": 7, "ignore_eos": True, "cache_prompt": False,
             "stream_options": {"include_usage": True}}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     began, times, used = time.monotonic(), [], 0
@@ -83,12 +83,12 @@ def load(port, streams):
 class Server:
     """Started, ready, with the process that computes known; ended with its `with`."""
 
-    def __init__(self, kind, args, streams, folder):
+    def __init__(self, kind, args, streams, folder, sharing="off"):
         self.port, self.kind, began = free_port(), kind, time.monotonic()
         sizes = {"ctx_size": CELLS, "parallel": streams, "threads": THREADS, "batch_size": BATCH, "ubatch_size": BATCH}
         if kind == "plimsoll":
             words = [args.build / "bin/plimsoll", "serve", args.model, "--name", "chat", "--port", self.port,
-                     "--host", "127.0.0.1", "--admin", "none", "--logs.access", "off", "--llama.prefix_sharing", "off",
+                     "--host", "127.0.0.1", "--admin", "none", "--logs.access", "off", "--llama.prefix_sharing", sharing,
                      "--run_dir", folder / "run", "--state_dir", folder / "state", "--cache_dir", folder / "cache"]
             for key, value in sizes.items():
                 words += [f"--llama.{key}", value]

@@ -40,6 +40,21 @@ static bool went_wrong(const struct pl_llm_reply *r) {
     return r->worst != PL_LLM_END_STOP && r->worst != PL_LLM_END_LENGTH;
 }
 
+static struct pl_llm_fault fault_of_end(const struct pl_llm_reply *r) {
+    struct pl_llm_fault f = { .status = 503 };
+    if (r->worst == PL_LLM_END_DEAD_END) {
+        f = (struct pl_llm_fault){ .status = 400, .code = "invalid_value" };
+        snprintf(f.message, sizeof f.message, "the grammar allows no token of this model here");
+    } else if (r->worst == PL_LLM_END_LATE) {
+        f.status = 429;
+        snprintf(f.message, sizeof f.message, "Too many requests: waited %.0f s for free cells",
+                 r->s->o->max_wait_s);
+    } else {
+        snprintf(f.message, sizeof f.message, "computing failed");
+    }
+    return f;
+}
+
 static void finish_stream(struct pl_llm_reply *r) {
     struct pl_buf event;
     struct pl_conn *c = r->c;
@@ -49,9 +64,7 @@ static void finish_stream(struct pl_llm_reply *r) {
         if (r->ask.include_usage) pl_llm_add_usage_chunk(&event, &r->answer, &r->usage);
         pl_buf_adds(&event, "data: [DONE]\n\n");
     } else {
-        pl_http_error_event(&event, 502, NULL,
-                            r->worst == PL_LLM_END_DEAD_END ? "the grammar allows no token of this model here"
-                                                            : "computing failed");
+        pl_http_error_event(&event, 502, NULL, fault_of_end(r).message);
     }
     send_piece(r, &event);
     pl_buf_free(&event);
@@ -67,13 +80,10 @@ static void finish_document(struct pl_llm_reply *r) {
     struct pl_llm_choice_text texts[PL_LLM_CHOICES];
     struct pl_buf document;
     if (went_wrong(r)) {
-        struct pl_llm_fault f = { .status = r->worst == PL_LLM_END_FAILED ? 503 : 400 };
-        f.code = r->worst == PL_LLM_END_FAILED ? NULL : "invalid_value";
-        snprintf(f.message, sizeof f.message, "%s",
-                 r->worst == PL_LLM_END_FAILED ? "computing failed"
-                                               : "the grammar allows no token of this model here");
+        struct pl_llm_fault f = fault_of_end(r);
+        unsigned again = f.status == 429 ? pl_llm_retry_after(r->s->sched) : 0;
         pl_llm_drop(r, f.status, true);
-        pl_llm_fail(c, &f, 0);
+        pl_llm_fail(c, &f, again);
         return;
     }
     for (size_t i = 0; i < r->count; i++)
@@ -180,6 +190,11 @@ static bool fault_of(struct pl_llm_reply *r, enum pl_llm_submitted why, int prom
         *f = (struct pl_llm_fault){ .status = 429 };
         snprintf(f->message, sizeof f->message, "Too many requests: %u wait already", r->s->o->queue);
         return false;
+    case PL_LLM_TOO_SLOW:
+        *f = (struct pl_llm_fault){ .status = 429 };
+        snprintf(f->message, sizeof f->message, "Too many requests: the wait would be longer than %.0f s",
+                 r->s->o->max_wait_s);
+        return false;
     default:
         *f = (struct pl_llm_fault){ .status = 503 };
         snprintf(f->message, sizeof f->message, "out of memory");
@@ -222,7 +237,7 @@ static bool submit(struct pl_llm_reply *r, size_t at, struct pl_llm_fault *f) {
                                           .logprobs = r->ask.logprobs,
                                           .sampler = sampler,
                                           .user = c };
-    return fault_of(r, pl_llm_submit(s->sched, &o, &c->job), count, most, f);
+    return fault_of(r, pl_llm_submit(s->sched, &o, (double)pl_now_us() / 1e6, &c->job), count, most, f);
 }
 
 static bool prepare(struct pl_llm_reply *r, struct pl_llm_choice *c) {

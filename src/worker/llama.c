@@ -52,6 +52,7 @@ static void add_argv(struct pl_kitchen *k, const struct pl_service_config *s,
     text(k, "--prefix-sharing", s->llama_prefix_sharing ? "on" : "off");
     list(k, "--alias", &s->llama_alias);
     number(k, "--queue", s->traffic_queue_max_requests);
+    number(k, "--max-wait-ms", s->traffic_queue_max_wait_ms);
     if (s->limits_output_tokens > 0) number(k, "--max-tokens", s->limits_output_tokens);
 }
 

@@ -34,8 +34,8 @@ def model():
     return files[0]
 
 
-def llama(serve, model, *flags, ctx=1024, **more):
-    return serve(str(model), "--name", "chat", "--llama.ctx_size", ctx, *flags, **more)
+def llama(serve, model, *flags, ctx=1024, wait="100s", **more):
+    return serve(str(model), "--name", "chat", "--llama.ctx_size", ctx, "--traffic.queue.max_wait", wait, *flags, **more)
 
 
 def client(server):
@@ -147,11 +147,24 @@ def test_more_than_fits_waits_and_all_of_it_is_answered(serve, model, admission)
 
 
 def test_what_cannot_wait_is_told_to_come_back(serve, model):
-    server = llama(serve, model, "--llama.parallel", 1, "--traffic.queue.max_requests", 2, "--traffic.queue.max_wait", "100s").ready()
+    server = llama(serve, model, "--llama.parallel", 1, "--traffic.queue.max_requests", 2).ready()
     replies = together(8, lambda i: chat(server, max_tokens=40, ignore_eos=True))
     statuses = sorted(r.status for r in replies)
     assert set(statuses) == {200, 429} and statuses.count(200) >= 3, statuses
     assert all(int(r.headers["retry-after"]) >= 1 for r in replies if r.status == 429)
+
+
+def test_what_has_waited_too_long_is_told_to_come_back(serve, model):
+    server = llama(serve, model, "--llama.parallel", 1, wait="1s").ready()
+    sock = connect(server.address)
+    body = json.dumps({"messages": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}).encode()
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert sock.recv(4096)
+    for stream in (False, True):
+        late = chat(server, max_tokens=4, stream=stream)
+        assert late.status == 429 and "waited 1 s" in late.text() and int(late.headers["retry-after"]) >= 1, late
+    sock.close()
+    assert chat(server, max_tokens=2).status == 200
 
 
 def test_equal_beginnings_are_computed_once(serve, model):
