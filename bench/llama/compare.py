@@ -1,9 +1,9 @@
 """`make bench-llama`: plimsoll-llama behind Plimsoll, beside llama-server of the same source, in interleaved rounds.
 
-Both wait passively (OpenMP), with the same threads, cells and sequences, no shared beginnings and no prompt cache. A round has one
-run of each for 1, 4 and 8 streams, and the next one begins with the other, so that a change of the machine's load meets
-both; ratios are of the same round. CPU comes from the scheduler's own count and is what counts: rates and latencies
-of a shared machine are noise, and are shown only.
+Both wait passively (OpenMP), with the same threads, cells and sequences, no shared beginnings and no prompt cache. A
+round has one run of each for 1, 4 and 8 streams, and the next one begins with the other, so that a change of the
+machine's load meets both; ratios are of the same round. CPU comes from the scheduler's own count and is what counts:
+rates and latencies of a shared machine are noise, and are shown only.
 
     compare.py --build build/release [--rounds 5] [--out docs/bench-llama.md]
 """
@@ -85,10 +85,12 @@ class Server:
 
     def __init__(self, kind, args, streams, folder, sharing="off"):
         self.port, self.kind, began = free_port(), kind, time.monotonic()
-        sizes = {"ctx_size": CELLS, "parallel": streams, "threads": THREADS, "batch_size": BATCH, "ubatch_size": BATCH}
+        sizes = {"ctx_size": CELLS, "parallel": streams, "threads": THREADS, "batch_size": BATCH,
+                 "ubatch_size": BATCH}
         if kind == "plimsoll":
             words = [args.build / "bin/plimsoll", "serve", args.model, "--name", "chat", "--port", self.port,
-                     "--host", "127.0.0.1", "--admin", "none", "--logs.access", "off", "--llama.prefix_sharing", sharing,
+                     "--host", "127.0.0.1", "--admin", "none", "--logs.access", "off",
+                     "--llama.prefix_sharing", sharing,
                      "--run_dir", folder / "run", "--state_dir", folder / "state", "--cache_dir", folder / "cache"]
             for key, value in sizes.items():
                 words += [f"--llama.{key}", value]
@@ -97,8 +99,8 @@ class Server:
                      "--cache-ram", "0", "--no-webui", "--threads-batch", THREADS]
             for key, value in sizes.items():
                 words += ["--" + key.replace("_", "-"), value]
-        self.process = subprocess.Popen([str(w) for w in words], env={**os.environ, **PASSIVE}, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen([str(w) for w in words], env={**os.environ, **PASSIVE}, start_new_session=True,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not self._ready():
             if self.process.poll() is not None or time.monotonic() - began > 120:
                 sys.exit(f"bench: {kind} does not start")
@@ -121,8 +123,8 @@ class Server:
 
     def anon_mib(self):
         """Of the process that computes: what it needs and nobody else can use."""
-        status = Path(f"/proc/{self.engine}/status").read_text()
-        return sum(int(line.split()[1]) for line in status.splitlines() if line.startswith(("RssAnon:", "VmSwap:"))) / 1024
+        lines = Path(f"/proc/{self.engine}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "VmSwap:"))) / 1024
 
     def __enter__(self):
         return self
@@ -152,37 +154,56 @@ def one_run(kind, args, streams):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-ROWS = (("CPU s per 1,000 tokens", "cpu_s", "{:.2f}"), ("tokens/s", "rate", "{:.1f}"), ("first token, ms", "first_ms", "{:.0f}"),
-        ("between tokens, ms", "gap_ms", "{:.1f}"), ("the same, 99 %, ms", "gap99_ms", "{:.0f}"),
-        ("ready after, s", "ready_s", "{:.2f}"), ("anonymous memory, MiB", "anon_mib", "{:.0f}"))
+ROWS = (("CPU s per 1,000 tokens", "cpu_s", "{:.2f}"), ("tokens/s", "rate", "{:.1f}"),
+        ("first token, ms", "first_ms", "{:.0f}"), ("between tokens, ms", "gap_ms", "{:.1f}"),
+        ("the same, 99 %, ms", "gap99_ms", "{:.0f}"), ("ready after, s", "ready_s", "{:.2f}"),
+        ("anonymous memory, MiB", "anon_mib", "{:.0f}"))
+TITLE = """# Bench of plimsoll-llama
+
+Made by `make bench-llama` (`bench/llama`): p"""
+BELOW = """
+Median of the rounds; the ratio is the median of the rounds' ratios, with the smallest and the largest. The mark for
+CPU is {mark}. What Plimsoll's own processes (keeper, gateway, watch) take beside the engine stands in the last row.
+
+| streams | | plimsoll | llama-server | ratio |
+|---|---|---|---|---|"""
+
+
+def commit():
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def page(rows, args, loads, took):
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    text = [__doc__.split("\n\n    compare.py")[0].replace("`make bench-llama`: p", "# Bench of plimsoll-llama\n\nMade by `make bench-llama` (`bench/llama`): p"),
-            f"\n{datetime.date.today()}, commit {commit}, {os.cpu_count()} cores of {cpu}, Linux {platform.release()}; load average "
-            f"{min(loads):.1f} to {max(loads):.1f}; {args.rounds} rounds, {took:.0f} s. {args.model.name}, {THREADS} threads, {CELLS} cells, "
-            f"{TOKENS} tokens an answer, {PER_STREAM} answers a stream.",
-            "\nMedian of the rounds; the ratio is the median of the rounds' ratios, with the smallest and the largest. The mark for CPU is "
-            f"{MARK}. What Plimsoll's own processes (keeper, gateway, watch) take beside the engine stands in the last row.\n",
-            "| streams | | plimsoll | llama-server | ratio |", "|---|---|---|---|---|"]
+    with open("/proc/cpuinfo") as f:
+        cpu = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), "?")
+    head = __doc__.split("\n\n    compare.py")[0].replace("`make bench-llama`: p", TITLE)
+    text = [head, f"\n{datetime.date.today()}, commit {commit()}, {os.cpu_count()} cores of {cpu}, "
+            f"Linux {platform.release()}; load average {min(loads):.1f} to {max(loads):.1f}; "
+            f"{args.rounds} rounds, {took:.0f} s.",
+            f"{args.model.name}, {THREADS} threads, {CELLS} cells, {TOKENS} tokens an answer, "
+            f"{PER_STREAM} answers a stream.",
+            BELOW.format(mark=MARK)]
     for streams in args.streams:
         ours, theirs = rows[streams, "plimsoll"], rows[streams, "llama-server"]
         for label, key, form in ROWS:
             ratios = [a[key] / b[key] for a, b in zip(ours, theirs)]
-            mark = "**" if key == "cpu_s" else ""
-            text.append(f"| {streams} | {label} | {form.format(statistics.median(r[key] for r in ours))} | "
-                        f"{form.format(statistics.median(r[key] for r in theirs))} | {mark}{statistics.median(ratios):.2f}{mark} "
+            figures = [form.format(statistics.median(r[key] for r in runs)) for runs in (ours, theirs)]
+            middle = f"{statistics.median(ratios):.2f}"
+            if key == "cpu_s":
+                middle = f"**{middle}**"
+            text.append(f"| {streams} | {label} | {figures[0]} | {figures[1]} | {middle} "
                         f"({min(ratios):.2f} to {max(ratios):.2f}) |")
-        text.append(f"| {streams} | CPU s beside the engine | {statistics.median(r['beside_s'] for r in ours):.2f} | | |")
+        beside = statistics.median(r["beside_s"] for r in ours)
+        text.append(f"| {streams} | CPU s beside the engine | {beside:.2f} | | |")
     return "\n".join(text) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
-    parser.add_argument("--peer", type=Path, default=Path(os.environ.get("PL_LLAMA_PEER", "/nowhere")) / "bin/llama-server")
+    peer = Path(os.environ.get("PL_LLAMA_PEER", "/nowhere")) / "bin/llama-server"
+    parser.add_argument("--peer", type=Path, default=peer)
     parser.add_argument("--model", type=Path, help="GGUF; SmolLM2 of set-up without it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=list(STREAMS))
@@ -200,7 +221,8 @@ def main():
                 run = one_run(kind, args, streams)
                 rows.setdefault((streams, kind), []).append(run)
                 loads.append(os.getloadavg()[0])
-                print(f"bench: round {turn + 1}, {streams} streams, {kind}: {run['cpu_s']:.2f} CPU s per 1,000 tokens, {run['rate']:.1f} tokens/s", file=sys.stderr)
+                print(f"bench: round {turn + 1}, {streams} streams, {kind}: {run['cpu_s']:.2f} CPU s per 1,000 tokens, "
+                      f"{run['rate']:.1f} tokens/s", file=sys.stderr)
     text = page(rows, args, loads, time.monotonic() - began)
     if args.out:
         args.out.write_text(text)

@@ -1,12 +1,14 @@
-"""Does the host memory of plimsoll-llama stay flat? 2,000 chats with unique prompts, four at a time, a few tokens each.
+"""Does the host memory of plimsoll-llama stay flat? 2,000 completions of unique prompts, four at a time.
 
     steady.py [--build build/release] [--requests 2000]
 
-After the first tenth (pools and kept beginnings fill up), the anonymous memory of the process that computes is taken after
-every twentieth of the rest; what is told is the slope of a line through these, in bytes a request, and the span.
+After the first tenth (pools and kept beginnings fill up), the anonymous memory of the process that computes is taken
+after every twentieth; what is told is the slope of a line through these, in bytes a request, and the span.
 """
 
 import argparse
+import http.client
+import json
 import os
 import shutil
 import sys
@@ -16,9 +18,19 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent))
 
-from compare import ROOT, Server, ask  # noqa: E402
+from compare import ROOT, Server  # noqa: E402
 
-CLIENTS, TOKENS = 4, 4
+CLIENTS = 4
+
+
+def complete(connection, number):
+    text = f"{number}: the ship {number * 7919} lay at the quay of harbour {number * 104729}, and its line was dry"
+    body = {"prompt": text, "max_tokens": 2, "ignore_eos": True, "stream": number % 2 == 0}
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    answer = reply.read()
+    if reply.status != 200 or (number % 2 == 0 and not answer.rstrip().endswith(b"[DONE]")):
+        sys.exit(f"steady: {reply.status} {answer[:300]}")
 
 
 def slope(points):
@@ -40,8 +52,9 @@ def main():
         with Server("plimsoll", args, CLIENTS, folder, sharing="on") as server:
 
             def client(index):
-                for turn in range(args.requests // CLIENTS):
-                    ask(server.port, f"{index}.{turn}", TOKENS)
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
+                for number in range(index, args.requests, CLIENTS):
+                    complete(connection, number)
                     with lock:
                         done[0] += 1
                         if done[0] >= warm and done[0] % every == 0:
@@ -55,7 +68,8 @@ def main():
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     low, high = min(p[1] for p in points), max(p[1] for p in points)
-    print(f"{done[0]} requests, {len(points)} samples: {slope(points):+.0f} bytes a request, between {low / 1048576:.2f} and {high / 1048576:.2f} MiB")
+    print(f"{done[0]} requests, {len(points)} samples: {slope(points):+.0f} bytes a request, "
+          f"between {low / 1048576:.2f} and {high / 1048576:.2f} MiB")
     for at, size in points:
         print(f"  {at:6} {size / 1048576:9.2f} MiB")
 

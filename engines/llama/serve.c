@@ -62,6 +62,7 @@ static void loaded(uv_work_t *work, int status) {
     struct pl_llm_server *s = work->data;
     (void)status;
     s->load.data = NULL;
+    if (s->loaded) s->loaded = pl_llm_warm_up(&s->model, &s->problem);
     if (s->loaded) s->sched = pl_llm_sched_create(&s->model, s->o, s->fit.parallel, &pl_llm_reply_calls);
     if (s->sched == NULL) {
         const char *hint =
