@@ -176,6 +176,30 @@ TEST(grammars_that_would_end_the_process) {
     for (int i = 0; i < 2049; i++) n += (size_t)snprintf(rules + n, sizeof rules - n, "r%d ::= \"a\"\n", i);
     assert_string_equal(pl_llm_grammar_fault(rules, n), "it has more than 2,048 rules");
     assert_non_null(pl_llm_grammar_fault("root ::= \"a\"{1,999999}", 22));
+    static const char *const refused[] = { "root ::= [b-z]{9,3}",
+                                           "root ::= \"a\"{2,0}",
+                                           "root ::= \"a\"{",
+                                           "root ::= \"a\"{,3}",
+                                           "root ::= \"a\"{1 2}",
+                                           "root ::= \"a\"{2000}{2000}",
+                                           "root ::= \"a\"{0,99999999999999999999}" };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (pl_llm_grammar_fault(refused[i], strlen(refused[i])) == NULL) fail_msg("taken: %s", refused[i]);
+    static const char *const taken[] = { "root ::= [b-z]{3,9}", "root ::= \"a\"{ 2 , 2 } x\nx ::= [0-9]{3,}",
+                                         "root ::= (\"a\" | [{}]){0,2000}", "root ::= \"{9,3}\" # {9,3}" };
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        assert_null(pl_llm_grammar_fault(taken[i], strlen(taken[i])));
+    /* small texts that llama.cpp would write out to gigabytes */
+    static char bomb[60000];
+    size_t at = (size_t)snprintf(bomb, sizeof bomb, "root ::= ");
+    while (at < sizeof bomb - 20) at += (size_t)snprintf(bomb + at, 20, "[a]{0,2000}");
+    assert_string_equal(pl_llm_grammar_fault(bomb, at), "its repetitions make more than 65,536 elements");
+    memset(bomb, 'x', sizeof bomb);
+    memcpy(bomb, "root ::= \"", 10);
+    memset(bomb + 40000, '+', sizeof bomb - 40000);
+    bomb[39999] = '"';
+    assert_string_equal(pl_llm_grammar_fault(bomb, sizeof bomb),
+                        "its repetitions make more than 65,536 elements");
     assert_non_null(pl_llm_grammar_fault("root ::= \"\0\"", 12));
 }
 
