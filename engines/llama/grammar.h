@@ -12,9 +12,11 @@ enum {
     PL_LLM_GRAMMAR_DEPTH = 64,
     PL_LLM_GRAMMAR_RULES = 2048,
     PL_LLM_GRAMMAR_TIMES = 2000,
+    PL_LLM_GRAMMAR_OPTIONS = 16,
     PL_LLM_GRAMMAR_COPIES = 65536 /* elements that its repetitions are written out to */
 };
 
-/* NULL: harmless. Otherwise what is too much, for people. */
-const char *pl_llm_grammar_fault(const char *text, size_t len);
+/* `ours`: made of a schema (schema.h), not written by a client. NULL: harmless. Otherwise what is too much,
+ * for people. */
+const char *pl_llm_grammar_fault(const char *text, size_t len, bool ours);
 #endif

@@ -1,13 +1,37 @@
 #include "sampler.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 struct pl_llm_sampler {
     struct llama_sampler *chain;
     struct llama_sampler *grammar; /* apart from the chain, see pl_llm_sample */
     size_t shortlist;              /* the chain begins by keeping so many of the likeliest; 0: it does not */
 };
+
+/* Some grammars take llama.cpp longer than anybody waits, and it cannot be interrupted in order. So the
+ * worker ends: who is asked again meets another one, and the request that ends two of them is quarantined.
+ * CPU time of this process, so that a busy machine is not taken for it. */
+enum { GRAMMAR_CPU_S = 2 };
+
+static void too_long(int number) {
+    static const char words[] =
+        "plimsoll-llama: a client's grammar took more than 2 s of CPU for one token\n";
+    (void)number;
+    if (write(STDERR_FILENO, words, sizeof words - 1) < 0) _exit(1);
+    abort();
+}
+
+static void limit_time(bool on) {
+    static bool ready;
+    const struct itimerval t = { .it_value = { .tv_sec = on ? GRAMMAR_CPU_S : 0 } };
+    if (!ready) signal(SIGVTALRM, too_long);
+    ready = true;
+    setitimer(ITIMER_VIRTUAL, &t, NULL);
+}
 
 void pl_llm_sampling_default(struct pl_llm_sampling *s) {
     *s = (struct pl_llm_sampling){ .temperature = 0.8F,
@@ -91,7 +115,11 @@ struct pl_llm_sampler *pl_llm_sampler_make(const struct llama_model *m, const st
     if (out == NULL) return NULL;
     out->chain = make_chain(m, s);
     out->shortlist = grammar == NULL ? shortlist_of(s) : 0;
-    if (grammar != NULL) out->grammar = llama_sampler_init_grammar(llama_model_get_vocab(m), grammar, "root");
+    if (grammar != NULL) {
+        limit_time(true);
+        out->grammar = llama_sampler_init_grammar(llama_model_get_vocab(m), grammar, "root");
+        limit_time(false);
+    }
     if (out->chain != NULL && (grammar == NULL || out->grammar != NULL)) return out;
     pl_llm_sampler_free(out);
     return NULL;
@@ -152,7 +180,9 @@ llama_token pl_llm_sample(struct pl_llm_sampler *s, const float *logits, int32_t
     }
     if (s->grammar != NULL) {
         bool any = false;
+        limit_time(true);
         llama_sampler_apply(s->grammar, &row);
+        limit_time(false);
         for (size_t i = 0; i < row.size && !any; i++) any = row.data[i].logit > -INFINITY;
         if (!any) return LLAMA_TOKEN_NULL;
     }
@@ -161,7 +191,11 @@ llama_token pl_llm_sample(struct pl_llm_sampler *s, const float *logits, int32_t
         return LLAMA_TOKEN_NULL;
     llama_token token = row.data[row.selected].id;
     llama_sampler_accept(s->chain, token);
-    if (s->grammar != NULL) llama_sampler_accept(s->grammar, token);
+    if (s->grammar != NULL) {
+        limit_time(true);
+        llama_sampler_accept(s->grammar, token);
+        limit_time(false);
+    }
     if (chances != NULL) {
         double norm = log_sum(logits, vocabulary);
         chances->chosen = (struct pl_llm_chance){ token, (float)((double)logits[token] - norm) };

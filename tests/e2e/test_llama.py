@@ -379,3 +379,19 @@ def test_prompts_that_cannot_be_and_texts_that_are_never_cut(serve, model):
     cut = content(chat(server, grammar=f'root ::= "{text}"', max_tokens=2))
     assert text.startswith(cut.rstrip("\ufffd"))
     assert server.workers() == {1: pid}
+
+
+def test_a_grammar_that_takes_for_ever_ends_alone(serve, model):
+    """llama.cpp cannot be interrupted in one: the worker ends, who else was there is asked again, and the second time the
+    request is refused before anybody sees it."""
+    server = llama(serve, model).ready()
+    assert chat(server, grammar='root ::= ([a-z]? [0-9]?){0,40} "!"').status == 400
+    endless = {"grammar": 'root ::= x{0,40} "!"\nx ::= [a-z]? [0-9]?', "max_tokens": 9}
+    first = chat(server, **endless)
+    assert first.status in (502, 422), first
+    deaths = server.wait_for("worker.death", count=2)
+    assert deaths["cause"] == "crashed" and "grammar took more than 2 s" in json.dumps(server.log.find("worker.death")) + server.stdout(), deaths
+    server.wait_until(lambda: (s := server.try_status()) and s["ready"], what="it is back")
+    again = chat(server, **endless)
+    assert again.status == 422 and "request_quarantined" in again.text(), again
+    assert chat(server, max_tokens=2).status == 200

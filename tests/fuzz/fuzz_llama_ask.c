@@ -41,7 +41,7 @@ static void check_texts(const struct pl_llm_ask *a) {
 
 static void check_grammar(const struct pl_llm_ask *a) {
     if (a->grammar == NULL) return;
-    PL_ASSERT(pl_llm_grammar_fault(a->grammar, strlen(a->grammar)) == NULL);
+    PL_ASSERT(pl_llm_grammar_fault(a->grammar, strlen(a->grammar), true) == NULL);
     PL_ASSERT(!a->ignore_eos);
     struct llama_sampler *s = llama_sampler_init_grammar(NULL, a->grammar, "root"); /* without token names */
     PL_ASSERT(s != NULL || json_is_string(json_object_get(a->root, "grammar")));
