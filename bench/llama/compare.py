@@ -45,13 +45,13 @@ def ask(port, number, tokens=TOKENS):
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
     reply = connection.getresponse()
     if reply.status != 200:
-        sys.exit(f"bench: {reply.status} {reply.read()[:300]}")
+        raise RuntimeError(f"{reply.status} {reply.read()[:300]}")
     for line in reply:
         if not line.startswith(b"data: {"):
             continue
         event = json.loads(line[6:])
         if "error" in event:
-            sys.exit(f"bench: {event['error']}")
+            raise RuntimeError(event["error"])
         if event.get("usage"):
             used = event["usage"]["completion_tokens"]
         if event.get("choices") and event["choices"][0]["delta"].get("content"):
@@ -61,17 +61,22 @@ def ask(port, number, tokens=TOKENS):
 
 
 def load(port, streams):
-    results, began = [], time.monotonic()
+    results, failed, began = [], [], time.monotonic()
 
     def client(index):
-        for turn in range(PER_STREAM):
-            results.append(ask(port, index * 100 + turn))
+        try:
+            for turn in range(PER_STREAM):
+                results.append(ask(port, index * 100 + turn))
+        except (RuntimeError, OSError, http.client.HTTPException) as e:
+            failed.append(repr(e))
 
     clients = [threading.Thread(target=client, args=(i,)) for i in range(streams)]
     for c in clients:
         c.start()
     for c in clients:
         c.join()
+    if failed:
+        sys.exit(f"bench: {failed}")
     gaps = sorted(g for r in results for g in r["gaps"])
     tokens = sum(r["tokens"] for r in results)
     assert len(results) == streams * PER_STREAM and tokens == len(results) * TOKENS, "answers are missing"

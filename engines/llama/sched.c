@@ -210,7 +210,7 @@ enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_
                                     struct pl_llm_job **out) {
     enum pl_llm_submitted why = PL_LLM_TAKEN;
     s->now = now;
-    if (s->stats.waiting >= s->o->queue) admit(s); /* who came since the last step may have a place */
+    if (s->stats.waiting > 0) admit(s); /* who came since the last step may have a place */
     if ((uint64_t)o->prompt_count + (uint64_t)o->max_tokens > s->m->cells)
         why = PL_LLM_TOO_LONG;
     else if (s->stats.waiting >= s->o->queue && (s->stats.waiting > 0 || s->stats.running >= s->parallel))
@@ -351,8 +351,8 @@ static void undo_rows(struct pl_llm_sched *s) {
 bool pl_llm_step(struct pl_llm_sched *s, double now, double took) {
     struct pl_llm_model *m = s->m;
     s->now = now;
-    give_up_late(s);
     admit(s);
+    give_up_late(s);
     while (s->o->optimistic && !pl_llm_make_room(s, s->stats.running, s->own) && park_youngest(s)) continue;
     m->batch.n_tokens = 0;
     add_generating(s);

@@ -167,6 +167,14 @@ def test_what_has_waited_too_long_is_told_to_come_back(serve, model):
     assert chat(server, max_tokens=2).status == 200
 
 
+def test_a_burst_that_has_places_does_not_wait(serve, model):
+    """What answers take is known by the third burst; all of it finds free places, so nobody is told to come back."""
+    server = llama(serve, model, "--llama.parallel", 4, wait="500ms").ready()
+    for _ in range(4):
+        replies = together(4, lambda i: chat(server, max_tokens=16, ignore_eos=True))
+        assert [r.status for r in replies] == [200] * 4, replies
+
+
 def test_equal_beginnings_are_computed_once(serve, model):
     server = llama(serve, model, ctx=2048).ready()
     system = {"role": "system", "content": "You are the keeper of a lighthouse. " * 12}
