@@ -30,7 +30,7 @@ def complete(connection, number):
     reply = connection.getresponse()
     answer = reply.read()
     if reply.status != 200 or (number % 2 == 0 and not answer.rstrip().endswith(b"[DONE]")):
-        sys.exit(f"steady: {reply.status} {answer[:300]}")
+        raise RuntimeError(f"{reply.status} {answer[:300]}")
 
 
 def slope(points):
@@ -67,6 +67,8 @@ def main():
                 c.join()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if done[0] != args.requests:
+        sys.exit(f"steady: {args.requests - done[0]} requests are missing")
     low, high = min(p[1] for p in points), max(p[1] for p in points)
     print(f"{done[0]} requests, {len(points)} samples: {slope(points):+.0f} bytes a request, "
           f"between {low / 1048576:.2f} and {high / 1048576:.2f} MiB")
