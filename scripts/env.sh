@@ -29,12 +29,15 @@ if pkg-config --exists 'libllhttp >= 9.4' 2>/dev/null; then
 else
     PL_LLHTTP_DIR=$PL_CACHE/llhttp-9.4.3-$(pl_hash scripts/llhttp.txt scripts/make-llhttp.sh)
 fi
-# libllama and a small model, for plimsoll-llama and its tests. PLIMSOLL_NO_LLAMA=1 leaves both out; a prefix of your own in
-# PL_LLAMA_DIR is taken as it is. What `make run` serves needs neither.
-PL_LLAMA_MADE=$PL_CACHE/llama-0.3.36-$( (c++ -dumpfullversion 2>/dev/null; uname -m) | pl_hash scripts/llama.txt scripts/make-llama.sh -)
+# libllama and a small model, for plimsoll-llama and its tests. PLIMSOLL_NO_LLAMA=1 leaves both out; PL_LLAMA_CUDA=1 builds it for
+# NVIDIA's cards; a prefix of your own in PL_LLAMA_DIR is taken as it is. What `make run` serves needs neither.
+# PL_LLAMA_PEER is llama-server out of the same sources, for `make test-full` and `make bench-llama`.
+pl_llama_hash() { (c++ -dumpfullversion 2>/dev/null; uname -m) | pl_hash scripts/llama.txt scripts/make-llama.sh -; }
+PL_LLAMA_MADE=$PL_CACHE/llama-0.3.36${PL_LLAMA_CUDA:+-cuda}-$(pl_llama_hash)
+PL_LLAMA_PEER=$PL_CACHE/llama-server-0.3.36-$(pl_llama_hash)
 PL_LLAMA_MODEL=$PL_CACHE/smollm2-$(pl_hash scripts/llama-model.txt)
 PL_LLAMA_DIR=${PL_LLAMA_DIR:-}
 if [[ -z $PL_LLAMA_DIR && -z ${PLIMSOLL_NO_LLAMA:-} && -e $PL_LLAMA_MADE/.made ]]; then PL_LLAMA_DIR=$PL_LLAMA_MADE; fi
-export PL_LLAMA_DIR PL_LLAMA_MODEL
+export PL_LLAMA_DIR PL_LLAMA_MODEL PL_LLAMA_PEER
 
 export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS PL_TORCH_ENV PL_TORCH28_ENV PL_PEERS

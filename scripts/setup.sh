@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench|bench-llama. Makes what is missing for that and says so; quick, silent and offline when nothing is.
 #
 # Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
 # (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?build, run, chat, test, full, lint, fuzz, coverage or bench}
+what=${1:?build, run, chat, test, full, lint, fuzz, coverage, bench or bench-llama}
 torch= # the PyTorch builds that are wanted, as in tests/drydock/torch-*.txt
 [[ -n ${PLIMSOLL_NO_TORCH:-} ]] || case $what in test | coverage) torch=2.15 ;; full) torch="2.15 2.8" ;; esac
 llama= # whether plimsoll-llama is built: it is what no other target needs
-[[ -n ${PLIMSOLL_NO_LLAMA:-} ]] || case $what in test | full | coverage | chat) llama=yes ;; esac
+[[ -n ${PLIMSOLL_NO_LLAMA:-} ]] || case $what in test | full | coverage | chat | bench-llama) llama=yes ;; esac
+peer= # whether llama-server is: for tests and benches beside it
+[[ -z $llama ]] || case $what in full | bench-llama) peer=yes ;; esac
 [[ $what != full ]] || what=test
 
 say() { printf 'set-up: %s\n' "$*"; }
@@ -23,12 +25,12 @@ packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev lib
 case $what in
 build | run) ;;
 test) packages+=(libcmocka-dev curl openssl) ;;
-chat) ;;
+chat | bench-llama) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr curl openssl) ;;
 bench) packages+=(wrk) ;;
-*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench" ;;
+*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench, bench-llama" ;;
 esac
 [[ -z $llama ]] || packages+=(g++)
 
@@ -157,7 +159,7 @@ fetch_peers() {
 }
 
 needs_venv() { # the environment that this kind of set-up uses
-    case $what in test | coverage | lint | bench) echo "$PL_TEST_ENV" ;; *) echo "$PL_SERVE_ENV" ;; esac
+    case $what in test | coverage | lint | bench | bench-llama) echo "$PL_TEST_ENV" ;; *) echo "$PL_SERVE_ENV" ;; esac
 }
 
 # The model is a package's one file.
@@ -179,6 +181,7 @@ complete() {
     [[ -z $PL_LLHTTP_DIR ]] || made "$PL_LLHTTP_DIR" || return 1
     [[ -z $llama ]] || { made "${PL_LLAMA_DIR:-$PL_LLAMA_MADE}" || [[ -n $PL_LLAMA_DIR ]]; } || return 1
     [[ -z $llama ]] || made "$PL_LLAMA_MODEL" || return 1
+    [[ -z $peer ]] || made "$PL_LLAMA_PEER" || return 1
     case $what in build | fuzz | chat) return 0 ;; esac
     made "$(needs_venv)" || return 1
     [[ $what != bench ]] || made "$PL_PEERS" || return 1
@@ -202,13 +205,18 @@ if ! flock --nonblock 9; then
 fi
 [[ -z $PL_LLHTTP_DIR ]] || need_folder "$PL_LLHTTP_DIR" "llhttp 9.4.3" scripts/make-llhttp.sh "$PL_PYTHON"
 if [[ -n $llama ]]; then
-    [[ -n $PL_LLAMA_DIR ]] || need_folder "$PL_LLAMA_MADE" "libllama out of its sources, 2 to 5 minutes (PLIMSOLL_NO_LLAMA=1 leaves it out)" \
-        scripts/make-llama.sh "$PL_PYTHON"
+    if [[ -n ${PL_LLAMA_CUDA:-} ]]; then
+        kind=cuda label="libllama with CUDA out of its sources, 20 minutes and more (PL_LLAMA_CUDA)"
+    else
+        kind=library label="libllama out of its sources, 2 to 5 minutes (PLIMSOLL_NO_LLAMA=1 leaves it out)"
+    fi
+    [[ -n $PL_LLAMA_DIR ]] || need_folder "$PL_LLAMA_MADE" "$label" scripts/make-llama.sh "$PL_PYTHON" "$kind"
+    [[ -z $peer ]] || need_folder "$PL_LLAMA_PEER" "llama-server, to compare with, 5 to 9 minutes" scripts/make-llama.sh "$PL_PYTHON" server
     need_folder "$PL_LLAMA_MODEL" "SmolLM2, the model of make chat" fetch_model
 fi
 case $what in
 run) need_env "$PL_SERVE_ENV" -r examples/digits/requirements.txt ;;
-test | coverage | lint | bench) need_env "$PL_TEST_ENV" -r examples/digits/requirements.txt -r tests/requirements.txt ;;
+test | coverage | lint | bench | bench-llama) need_env "$PL_TEST_ENV" -r examples/digits/requirements.txt -r tests/requirements.txt ;;
 esac
 case $what in
 run | test | coverage) need_folder "$PL_DIGITS_HOME" "model of the digits example" train "$(needs_venv)" ;;

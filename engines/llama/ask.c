@@ -246,9 +246,9 @@ static bool inputs(struct pl_llm_ask *a, const char *key, int32_t vocabulary, st
 
 /* --- grammars */
 
-static bool take_grammar(struct pl_llm_ask *a, const char *gbnf, size_t len, const char *key,
+static bool take_grammar(struct pl_llm_ask *a, const char *gbnf, size_t len, bool ours, const char *key,
                          struct pl_llm_fault *f) {
-    const char *fault = pl_llm_grammar_fault(gbnf, len);
+    const char *fault = pl_llm_grammar_fault(gbnf, len, ours);
     if (fault != NULL) return wrong(f, 400, "invalid_value", "%s: the grammar is refused: %s", key, fault);
     a->grammar = strndup(gbnf, len);
     return a->grammar != NULL || wrong(f, 503, NULL, "out of memory");
@@ -261,7 +261,7 @@ static bool schema_grammar(struct pl_llm_ask *a, const json_t *schema, const cha
     pl_buf_init(&gbnf, PL_LLM_GRAMMAR_BYTES);
     bool ok = pl_llm_schema(schema, &gbnf, fault, sizeof fault);
     if (!ok) wrong(f, 400, "invalid_value", "%s: %s", key, fault);
-    ok = ok && take_grammar(a, gbnf.data, gbnf.len, key, f);
+    ok = ok && take_grammar(a, gbnf.data, gbnf.len, true, key, f);
     pl_buf_free(&gbnf);
     return ok;
 }
@@ -282,7 +282,7 @@ static bool grammar(struct pl_llm_ask *a, struct pl_llm_fault *f) {
     bool ok = true;
     if (text != NULL)
         ok = json_is_string(text)
-                 ? take_grammar(a, json_string_value(text), json_string_length(text), "grammar", f)
+                 ? take_grammar(a, json_string_value(text), json_string_length(text), false, "grammar", f)
                  : wrong(f, 400, "invalid_value", "grammar: a string of GBNF");
     if (plain != NULL) ok = schema_grammar(a, plain, "json_schema", f);
     if (wants_json) {

@@ -10,8 +10,13 @@ enum { TEXT_BYTES = 16 << 20, DOCUMENT_BYTES = 64 << 20 };
 
 /* --- towards the client */
 
+/* The head of a stream goes out with its first piece: until then the request can be given to another worker,
+ * and what goes wrong still has a status of its own. */
 static void send_piece(struct pl_llm_reply *r, const struct pl_buf *b) {
-    if (b->len > 0) pl_conn_piece(r->c, b->data, b->len);
+    if (b->len == 0) return;
+    if (!r->started) pl_conn_start(r->c, 200, "text/event-stream", "Cache-Control: no-store\r\n");
+    r->started = true;
+    pl_conn_piece(r->c, b->data, b->len);
 }
 
 static void flush(struct pl_llm_choice *c, const char *why) {
@@ -31,22 +36,39 @@ static void flush(struct pl_llm_choice *c, const char *why) {
     pl_buf_free(&event);
 }
 
+static bool went_wrong(const struct pl_llm_reply *r) {
+    return r->worst != PL_LLM_END_STOP && r->worst != PL_LLM_END_LENGTH;
+}
+
+static struct pl_llm_fault fault_of_end(const struct pl_llm_reply *r) {
+    struct pl_llm_fault f = { .status = 503 };
+    if (r->worst == PL_LLM_END_DEAD_END) {
+        f = (struct pl_llm_fault){ .status = 400, .code = "invalid_value" };
+        snprintf(f.message, sizeof f.message, "the grammar allows no token of this model here");
+    } else if (r->worst == PL_LLM_END_LATE) {
+        f.status = 429;
+        snprintf(f.message, sizeof f.message, "Too many requests: waited %.0f s for free cells",
+                 r->s->o->max_wait_s);
+    } else {
+        snprintf(f.message, sizeof f.message, "computing failed");
+    }
+    return f;
+}
+
 static void finish_stream(struct pl_llm_reply *r) {
     struct pl_buf event;
     struct pl_conn *c = r->c;
     pl_buf_init(&event, DOCUMENT_BYTES);
-    bool whole = r->worst == PL_LLM_END_STOP || r->worst == PL_LLM_END_LENGTH;
+    bool whole = !went_wrong(r);
     if (whole) {
         if (r->ask.include_usage) pl_llm_add_usage_chunk(&event, &r->answer, &r->usage);
         pl_buf_adds(&event, "data: [DONE]\n\n");
     } else {
-        pl_http_error_event(&event, 502, NULL,
-                            r->worst == PL_LLM_END_DEAD_END ? "the grammar allows no token of this model here"
-                                                            : "computing failed");
+        pl_http_error_event(&event, 502, NULL, fault_of_end(r).message);
     }
     send_piece(r, &event);
     pl_buf_free(&event);
-    pl_llm_drop(r);
+    pl_llm_drop(r, 200, whole);
     if (whole)
         pl_conn_finish(c);
     else
@@ -57,14 +79,11 @@ static void finish_document(struct pl_llm_reply *r) {
     struct pl_conn *c = r->c;
     struct pl_llm_choice_text texts[PL_LLM_CHOICES];
     struct pl_buf document;
-    if (r->worst == PL_LLM_END_DEAD_END || r->worst == PL_LLM_END_FAILED) {
-        struct pl_llm_fault f = { .status = r->worst == PL_LLM_END_FAILED ? 503 : 400 };
-        f.code = r->worst == PL_LLM_END_FAILED ? NULL : "invalid_value";
-        snprintf(f.message, sizeof f.message, "%s",
-                 r->worst == PL_LLM_END_FAILED ? "computing failed"
-                                               : "the grammar allows no token of this model here");
-        pl_llm_drop(r);
-        pl_llm_fail(c, &f, 0);
+    if (went_wrong(r)) {
+        struct pl_llm_fault f = fault_of_end(r);
+        unsigned again = f.status == 429 ? pl_llm_retry_after(r->s->sched) : 0;
+        pl_llm_drop(r, f.status, true);
+        pl_llm_fail(c, &f, again);
         return;
     }
     for (size_t i = 0; i < r->count; i++)
@@ -72,14 +91,14 @@ static void finish_document(struct pl_llm_reply *r) {
             (struct pl_llm_choice_text){ &r->choices[i].out, &r->choices[i].logprobs, r->choices[i].why };
     pl_buf_init(&document, DOCUMENT_BYTES);
     pl_llm_add_document(&document, &r->answer, texts, r->count, &r->usage);
-    pl_llm_drop(r);
+    pl_llm_drop(r, 200, true);
     const struct pl_http_reply reply = { .status = 200, .body = document.data, .body_len = document.len };
     pl_conn_reply(c, &reply);
     pl_buf_free(&document);
 }
 
 static void finish_reply(struct pl_llm_reply *r) {
-    if (r->ask.stream)
+    if (r->ask.stream && (r->started || !went_wrong(r)))
         finish_stream(r);
     else
         finish_document(r);
@@ -171,6 +190,11 @@ static bool fault_of(struct pl_llm_reply *r, enum pl_llm_submitted why, int prom
         *f = (struct pl_llm_fault){ .status = 429 };
         snprintf(f->message, sizeof f->message, "Too many requests: %u wait already", r->s->o->queue);
         return false;
+    case PL_LLM_TOO_SLOW:
+        *f = (struct pl_llm_fault){ .status = 429 };
+        snprintf(f->message, sizeof f->message, "Too many requests: the wait would be longer than %.0f s",
+                 r->s->o->max_wait_s);
+        return false;
     default:
         *f = (struct pl_llm_fault){ .status = 503 };
         snprintf(f->message, sizeof f->message, "out of memory");
@@ -213,7 +237,7 @@ static bool submit(struct pl_llm_reply *r, size_t at, struct pl_llm_fault *f) {
                                           .logprobs = r->ask.logprobs,
                                           .sampler = sampler,
                                           .user = c };
-    return fault_of(r, pl_llm_submit(s->sched, &o, &c->job), count, most, f);
+    return fault_of(r, pl_llm_submit(s->sched, &o, (double)pl_now_us() / 1e6, &c->job), count, most, f);
 }
 
 static bool prepare(struct pl_llm_reply *r, struct pl_llm_choice *c) {
@@ -250,11 +274,9 @@ void pl_llm_generate(struct pl_llm_reply *r) {
         if (f.message[0] == '\0')
             snprintf(f.message, sizeof f.message, "stop: a text that cannot be looked for");
         unsigned again = f.status == 429 ? pl_llm_retry_after(s->sched) : 0;
-        pl_llm_drop(r);
+        pl_llm_drop(r, f.status, true);
         pl_llm_fail(c, &f, again);
         return;
     }
     r->open = r->count;
-    if (!r->ask.stream) return;
-    pl_conn_start(c, 200, "text/event-stream", "Cache-Control: no-store\r\n");
 }

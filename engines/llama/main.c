@@ -1,6 +1,8 @@
 /* plimsoll-llama: one GGUF model behind HTTP, started by `plimsoll serve FILE.gguf`. */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/buf.h"
 #include "llama/fit.h"
 #include "llama/options.h"
 #include "llama/serve.h"
@@ -13,7 +15,12 @@ static int measure(const struct pl_llm_options *o) {
     uint32_t parallel = o->parallel != 0 ? o->parallel : 1;
     pl_llm_start(o->verbose);
     if (!pl_llm_measure(o, o->ctx_size, parallel, &b, &trained, &err)) {
-        fprintf(stderr, "plimsoll-llama: %s\n", err.msg);
+        struct pl_buf said;
+        pl_buf_init(&said, 4096);
+        pl_buf_adds(&said, "{\"error\":");
+        pl_buf_add_json(&said, err.msg, strlen(err.msg));
+        printf("%s}\n", pl_buf_text(&said));
+        pl_buf_free(&said);
         return 3;
     }
     printf("{\"v\":1,\"kind\":\"llama_measure\",\"weights_bytes\":%llu,\"kv_bytes\":%llu,\"state_bytes\":%"

@@ -1,4 +1,6 @@
-/* metrics.c - the /metrics page: llama-server's names where it has them, ours for what it does not tell. */
+/* metrics.c - the /metrics page: llama-server's names where it has them, ours for what it does not tell.
+ * Cells, preemptions and steps are on the page in shared memory: main makes metrics of them (crew/cells.c).
+ */
 #include "llama/serve_inside.h"
 
 static const double bounds[PL_LLM_BOUNDS] = { 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60 };
@@ -50,25 +52,17 @@ void pl_llm_metrics(struct pl_llm_server *s, struct pl_buf *b) {
     one(b, "llamacpp:requests_processing", "gauge", "Sequences that run.", t->running);
     one(b, "llamacpp:requests_deferred", "gauge", "Requests that wait or are parked.",
         t->waiting + t->parked);
-    const struct row cells[] = { { "total", s->model.cells },
-                                 { "used", t->cells_used },
-                                 { "reserved", t->cells_reserved },
-                                 { "cached", t->cells_kept },
-                                 { "parked", t->cells_parked } };
-    family(b, "plimsoll_llama_kv_cells", "state", "Cells of the KV cache: a cell holds one token.", cells, 5);
     const struct row bytes[] = { { "weights", m->weights },
                                  { "kv", m->kv + m->state },
                                  { "compute", m->compute },
                                  { "output", m->output },
                                  { "parked", t->parked_bytes } };
     family(b, "plimsoll_llama_memory_bytes", "component", "What the model's parts take.", bytes, 5);
-    one(b, "plimsoll_llama_preemptions_total", "counter", "Requests parked in host memory.", t->parked_ever);
     one(b, "plimsoll_llama_no_kv_slot_total", "counter", "Steps without room where room was promised.",
         t->no_cell);
     one(b, "plimsoll_llama_requests_done_total", "counter", "Answers that ended.", t->done);
     one(b, "plimsoll_llama_requests_cancelled_total", "counter", "Answers whose client left.", t->cancelled);
     one(b, "plimsoll_llama_requests_refused_total", "counter", "Requests that were not taken.", t->refused);
-    histogram(b, "plimsoll_llama_step_seconds", "One step of all sequences.", &s->steps);
     histogram(b, "plimsoll_llama_first_token_seconds", "From the head of a request to its first token.",
               &s->first);
     histogram(b, "plimsoll_llama_token_gap_seconds", "Between two tokens of an answer.", &s->gaps);

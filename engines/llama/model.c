@@ -158,26 +158,6 @@ bool pl_llm_measure(const struct pl_llm_options *o, uint32_t cells, uint32_t par
 
 /* --- loading */
 
-/* A prompt and one token more, on the machine as it will be used; then everything is forgotten. 32 tokens
- * warm a CPU; a GPU's pools take their final size with a whole step. */
-static bool warm_up(struct pl_llm_model *m) {
-    enum { CPU_TOKENS = 32 };
-    bool gpu = llama_supports_gpu_offload();
-    uint32_t n = gpu ? m->batch_most : min_u32(CPU_TOKENS, m->batch_most);
-    n = min_u32(n, m->cells - 1);
-    llama_token t = llama_vocab_bos(m->vocab);
-    if (t == LLAMA_TOKEN_NULL) t = 0;
-    m->batch.n_tokens = 0;
-    for (uint32_t i = 0; i < n; i++) pl_llm_add(m, t, (llama_pos)i, 0, i + 1 == n);
-    if (llama_decode(m->ctx, m->batch) != 0) return false;
-    m->batch.n_tokens = 0;
-    pl_llm_add(m, t, (llama_pos)n, 0, true);
-    if (llama_decode(m->ctx, m->batch) != 0) return false;
-    llama_synchronize(m->ctx);
-    llama_memory_clear(m->memory, true);
-    return true;
-}
-
 bool pl_llm_open(struct pl_llm_model *m, const struct pl_llm_options *o, uint32_t cells, uint32_t parallel,
                  atomic_int *progress, struct pl_err *err) {
     *m = (struct pl_llm_model){ 0 };
@@ -204,16 +184,39 @@ bool pl_llm_open(struct pl_llm_model *m, const struct pl_llm_options *o, uint32_
     m->batch = llama_batch_init((int32_t)m->batch_most, 0, 1);
     m->bytes = heard.bytes;
     m->bytes.weights = llama_model_size(m->model);
-    if (m->batch.token != NULL && m->memory != NULL && warm_up(m)) {
-        heard.opening = false;
-        return true;
-    }
+    if (m->batch.token != NULL && m->memory != NULL) return true;
     if (m->memory == NULL)
         PL_FAIL(err, PL_E_CONFIG, "%s: this model has no memory of its text: it cannot generate", o->model);
     else
-        refused(err, "warm-up");
+        PL_FAIL(err, PL_E_NOMEM, "%s: out of memory", o->model);
     pl_llm_close(m);
     return false;
+}
+
+/* A prompt and one token more, on the machine as it will be used; then everything is forgotten. 32 tokens
+ * warm a CPU; a GPU's pools take their final size with a whole step. */
+static bool run_once(struct pl_llm_model *m) {
+    enum { CPU_TOKENS = 32 };
+    bool gpu = llama_supports_gpu_offload();
+    uint32_t n = gpu ? m->batch_most : min_u32(CPU_TOKENS, m->batch_most);
+    n = min_u32(n, m->cells - 1);
+    llama_token t = llama_vocab_bos(m->vocab);
+    if (t == LLAMA_TOKEN_NULL) t = 0;
+    m->batch.n_tokens = 0;
+    for (uint32_t i = 0; i < n; i++) pl_llm_add(m, t, (llama_pos)i, 0, i + 1 == n);
+    if (llama_decode(m->ctx, m->batch) != 0) return false;
+    m->batch.n_tokens = 0;
+    pl_llm_add(m, t, (llama_pos)n, 0, true);
+    if (llama_decode(m->ctx, m->batch) != 0) return false;
+    llama_synchronize(m->ctx);
+    llama_memory_clear(m->memory, true);
+    return true;
+}
+
+bool pl_llm_warm_up(struct pl_llm_model *m, struct pl_err *err) {
+    bool ok = run_once(m) || refused(err, "warm-up");
+    heard.opening = false;
+    return ok;
 }
 
 void pl_llm_close(struct pl_llm_model *m) {

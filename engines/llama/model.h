@@ -43,10 +43,13 @@ void pl_llm_start(bool verbose);
 bool pl_llm_measure(const struct pl_llm_options *o, uint32_t cells, uint32_t parallel,
                     struct pl_llm_bytes *out, uint32_t *trained, struct pl_err *err);
 
-/* Loads and warms up. `progress` is set in parts of a thousand, for whoever asks meanwhile. Blocks for as
- * long as loading takes; may run on any one thread. */
+/* Loads. `progress` is set in parts of a thousand, for whoever asks meanwhile. Blocks for as long as loading
+ * takes; may run on any one thread. */
 bool pl_llm_open(struct pl_llm_model *m, const struct pl_llm_options *o, uint32_t cells, uint32_t parallel,
                  atomic_int *progress, struct pl_err *err);
+/* The first steps, on the thread that will compute: libgomp keeps threads for each thread that ever did, and
+ * on a busy machine a second set of them, though idle, was measured to halve the speed. */
+bool pl_llm_warm_up(struct pl_llm_model *m, struct pl_err *err);
 void pl_llm_close(struct pl_llm_model *m);
 
 /* Token t of sequence s at position p joins the next step. */

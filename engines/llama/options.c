@@ -28,6 +28,7 @@ enum {
     SYSTEM,
     ALIAS,
     QUEUE,
+    WAIT,
     MAX_TOKENS,
     MEMORY,
     VERBOSE,
@@ -35,33 +36,20 @@ enum {
 };
 
 static const struct option words[] = {
-    { "model", 1, NULL, MODEL },
-    { "fd", 1, NULL, FD },
-    { "ctx-size", 1, NULL, CTX },
-    { "parallel", 1, NULL, PARALLEL },
-    { "batch-size", 1, NULL, BATCH },
-    { "ubatch-size", 1, NULL, UBATCH },
-    { "threads", 1, NULL, THREADS },
-    { "n-gpu-layers", 1, NULL, LAYERS },
-    { "split-mode", 1, NULL, SPLIT },
-    { "tensor-split", 1, NULL, TENSORS },
-    { "main-gpu", 1, NULL, MAIN },
-    { "cache-type-k", 1, NULL, TYPE_K },
-    { "cache-type-v", 1, NULL, TYPE_V },
-    { "flash-attn", 1, NULL, FLASH },
-    { "swa-full", 0, NULL, SWA },
-    { "embeddings", 0, NULL, EMBED },
-    { "admission", 1, NULL, ADMISSION },
-    { "prefix-sharing", 1, NULL, SHARING },
-    { "template", 1, NULL, TEMPLATE },
-    { "system-default", 1, NULL, SYSTEM },
-    { "alias", 1, NULL, ALIAS },
-    { "queue", 1, NULL, QUEUE },
-    { "max-tokens", 1, NULL, MAX_TOKENS },
-    { "memory-limit", 1, NULL, MEMORY },
-    { "verbose", 0, NULL, VERBOSE },
-    { "measure", 0, NULL, MEASURE },
-    { NULL, 0, NULL, 0 },
+    { "model", 1, NULL, MODEL },         { "fd", 1, NULL, FD },
+    { "ctx-size", 1, NULL, CTX },        { "parallel", 1, NULL, PARALLEL },
+    { "batch-size", 1, NULL, BATCH },    { "ubatch-size", 1, NULL, UBATCH },
+    { "threads", 1, NULL, THREADS },     { "n-gpu-layers", 1, NULL, LAYERS },
+    { "split-mode", 1, NULL, SPLIT },    { "tensor-split", 1, NULL, TENSORS },
+    { "main-gpu", 1, NULL, MAIN },       { "cache-type-k", 1, NULL, TYPE_K },
+    { "cache-type-v", 1, NULL, TYPE_V }, { "flash-attn", 1, NULL, FLASH },
+    { "swa-full", 0, NULL, SWA },        { "embeddings", 0, NULL, EMBED },
+    { "admission", 1, NULL, ADMISSION }, { "prefix-sharing", 1, NULL, SHARING },
+    { "template", 1, NULL, TEMPLATE },   { "system-default", 1, NULL, SYSTEM },
+    { "alias", 1, NULL, ALIAS },         { "queue", 1, NULL, QUEUE },
+    { "max-wait-ms", 1, NULL, WAIT },    { "max-tokens", 1, NULL, MAX_TOKENS },
+    { "memory-limit", 1, NULL, MEMORY }, { "verbose", 0, NULL, VERBOSE },
+    { "measure", 0, NULL, MEASURE },     { NULL, 0, NULL, 0 },
 };
 
 /* A choice by its word; the answer stands beside it. */
@@ -208,6 +196,9 @@ static bool take(int word, const char *flag, struct pl_llm_options *o, struct pl
         break;
     case MAIN:
         o->main_gpu = (int32_t)n;
+        break;
+    case WAIT:
+        o->max_wait_s = (double)n / 1000;
         break;
     case QUEUE:
         o->queue = (uint32_t)n;

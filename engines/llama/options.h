@@ -28,6 +28,7 @@ struct pl_llm_options {
     const char *system_default; /* system message of chats without one; NULL: what the template says */
     const char *aliases;        /* comma-separated; NULL: the file's stem */
     uint32_t queue;             /* requests that may wait */
+    double max_wait_s;          /* and how long; 0: for ever */
     uint32_t max_tokens;        /* of requests that do not say; 0: up to the end of the context */
     uint64_t memory_limit;      /* bytes that loading may take; 0: what the machine says */
     bool measure;               /* print the sizes and end */

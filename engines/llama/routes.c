@@ -53,7 +53,16 @@ static void refuse(struct pl_conn *c, uint16_t status, const char *message) {
     pl_llm_fail(c, &f, status == 503 ? 1 : 0);
 }
 
-void pl_llm_drop(struct pl_llm_reply *r) {
+void pl_llm_drop(struct pl_llm_reply *r, uint16_t status, bool whole) {
+    pl_llm_page_end(&r->s->page,
+                    &(struct pl_llm_page_end){ .id = r->id,
+                                               .begun = r->record,
+                                               .begun_us = r->begun_us,
+                                               .input_bytes = r->body.len,
+                                               .status = status,
+                                               .stream = r->ask.stream,
+                                               .whole = whole },
+                    pl_now_us());
     pl_conn_set_user(r->c, NULL);
     for (size_t i = 0; i < PL_LLM_CHOICES; i++) {
         struct pl_llm_choice *c = &r->choices[i];
@@ -157,6 +166,16 @@ static bool route_of(const struct pl_http_head *h, enum pl_llm_route *out) {
     return false;
 }
 
+/* The number that the gateway knows the request by: 16 hex digits. */
+static uint64_t id_of(const struct pl_http_head *h) {
+    const struct pl_http_header *f = pl_http_find_named(h, "x-plimsoll-id");
+    char text[17] = "", *end;
+    if (f == NULL || f->value_len != 16) return 0;
+    memcpy(text, pl_http_at(h, f->value), 16);
+    uint64_t id = strtoull(text, &end, 16);
+    return *end == '\0' ? id : 0;
+}
+
 void pl_llm_request(struct pl_llm_server *s, struct pl_conn *c) {
     const struct pl_http_head *h = pl_conn_head(c);
     enum pl_llm_route route;
@@ -189,6 +208,7 @@ void pl_llm_request(struct pl_llm_server *s, struct pl_conn *c) {
         r->c = c;
         r->route = route;
         r->begun_us = pl_now_us();
+        r->id = id_of(h);
         pl_buf_init(&r->body, BODY_BYTES);
         pl_conn_set_user(c, r);
     }
@@ -225,7 +245,7 @@ static void embed(struct pl_llm_reply *r) {
     pl_buf_adds(&b, "],\"model\":");
     pl_buf_add_json(&b, s->names[0], strlen(s->names[0]));
     pl_buf_addf(&b, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d}}", all, all);
-    pl_llm_drop(r);
+    pl_llm_drop(r, f.status != 0 ? f.status : 200, true);
     if (f.status != 0)
         pl_llm_fail(c, &f, 0);
     else
@@ -257,7 +277,7 @@ static void tokenize(struct pl_llm_reply *r) {
     }
     pl_buf_addf(&b, "],\"count\":%d,\"max_model_len\":%u}", count, s->model.cells);
     free(tokens);
-    pl_llm_drop(r);
+    pl_llm_drop(r, 200, true);
     reply_text(c, 200, NULL, &b, NULL);
     pl_buf_free(&b);
 }
@@ -280,7 +300,7 @@ static void detokenize(struct pl_llm_reply *r) {
     pl_buf_adds(&b, "{\"content\":");
     pl_buf_add_json(&b, shown.len > 0 ? shown.data : "", shown.len);
     pl_buf_adds(&b, "}");
-    pl_llm_drop(r);
+    pl_llm_drop(r, 200, true);
     reply_text(c, 200, NULL, &b, NULL);
     pl_llm_text_free(&whole);
     pl_buf_free(&shown);
@@ -309,10 +329,11 @@ void pl_llm_act(struct pl_llm_reply *r) {
         }
     }
     if (f.status != 0) {
-        pl_llm_drop(r);
+        pl_llm_drop(r, f.status, true);
         pl_llm_fail(c, &f, 0);
         return;
     }
+    r->record = pl_llm_page_begin(&s->page, r->id, r->ask.stream, pl_now_us());
     switch (r->route) {
     case PL_LLM_CHAT:
     case PL_LLM_COMPLETION:

@@ -1,12 +1,37 @@
 #include "sampler.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 struct pl_llm_sampler {
     struct llama_sampler *chain;
     struct llama_sampler *grammar; /* apart from the chain, see pl_llm_sample */
+    size_t shortlist;              /* the chain begins by keeping so many of the likeliest; 0: it does not */
 };
+
+/* Some grammars take llama.cpp longer than anybody waits, and it cannot be interrupted in order. So the
+ * worker ends: who is asked again meets another one, and the request that ends two of them is quarantined.
+ * CPU time of this process, so that a busy machine is not taken for it. */
+enum { GRAMMAR_CPU_S = 2 };
+
+static void too_long(int number) {
+    static const char words[] =
+        "plimsoll-llama: a client's grammar took more than 2 s of CPU for one token\n";
+    (void)number;
+    if (write(STDERR_FILENO, words, sizeof words - 1) < 0) _exit(1);
+    abort();
+}
+
+static void limit_time(bool on) {
+    static bool ready;
+    const struct itimerval t = { .it_value = { .tv_sec = on ? GRAMMAR_CPU_S : 0 } };
+    if (!ready) signal(SIGVTALRM, too_long);
+    ready = true;
+    setitimer(ITIMER_VIRTUAL, &t, NULL);
+}
 
 void pl_llm_sampling_default(struct pl_llm_sampling *s) {
     *s = (struct pl_llm_sampling){ .temperature = 0.8F,
@@ -25,6 +50,8 @@ void pl_llm_sampling_default(struct pl_llm_sampling *s) {
                                    .mirostat_eta = 0.1F,
                                    .seed = LLAMA_DEFAULT_SEED };
 }
+
+enum { SHORTLIST_MOST = 128 };
 
 static void add(struct llama_sampler *chain, struct llama_sampler *one) {
     if (one != NULL) llama_sampler_chain_add(chain, one);
@@ -73,12 +100,26 @@ static struct llama_sampler *make_chain(const struct llama_model *m, const struc
     return c;
 }
 
+/* What the chain looks at first: with biases, penalties or a sampler that sums over all, every token. */
+static size_t shortlist_of(const struct pl_llm_sampling *s) {
+    bool all =
+        s->bias_count > 0 || s->repeat_penalty != 1 || s->frequency_penalty != 0 || s->presence_penalty != 0;
+    if (s->temperature <= 0) return all ? 0 : 1;
+    if (all || s->mirostat != 0 || s->dry_multiplier > 0 || s->top_n_sigma > 0) return 0;
+    return s->top_k > 0 && s->top_k <= SHORTLIST_MOST ? (size_t)s->top_k : 0;
+}
+
 struct pl_llm_sampler *pl_llm_sampler_make(const struct llama_model *m, const struct pl_llm_sampling *s,
                                            const char *grammar) {
     struct pl_llm_sampler *out = calloc(1, sizeof *out);
     if (out == NULL) return NULL;
     out->chain = make_chain(m, s);
-    if (grammar != NULL) out->grammar = llama_sampler_init_grammar(llama_model_get_vocab(m), grammar, "root");
+    out->shortlist = grammar == NULL ? shortlist_of(s) : 0;
+    if (grammar != NULL) {
+        limit_time(true);
+        out->grammar = llama_sampler_init_grammar(llama_model_get_vocab(m), grammar, "root");
+        limit_time(false);
+    }
     if (out->chain != NULL && (grammar == NULL || out->grammar != NULL)) return out;
     pl_llm_sampler_free(out);
     return NULL;
@@ -112,16 +153,36 @@ static void find_top(const float *logits, int32_t n, double norm, struct pl_llm_
     c->top_count = have;
 }
 
+size_t pl_llm_shortlist(const float *logits, int32_t n, size_t k, llama_token_data *out) {
+    size_t have = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (have == k && !(logits[i] > out[k - 1].logit)) continue;
+        if (isnan(logits[i])) continue;
+        size_t at = have < k ? have++ : k - 1;
+        for (; at > 0 && out[at - 1].logit < logits[i]; at--) out[at] = out[at - 1];
+        out[at] = (llama_token_data){ i, logits[i], 0 };
+    }
+    return have;
+}
+
 /* Never llama_sampler_sample with a grammar that a client sent: to accept a token that the grammar forbids is
  * a C++ exception, and through C that ends the process. So: what does the grammar leave, and only then
  * choose. */
 llama_token pl_llm_sample(struct pl_llm_sampler *s, const float *logits, int32_t vocabulary,
                           llama_token_data *room, struct pl_llm_chances *chances) {
-    for (int32_t i = 0; i < vocabulary; i++) room[i] = (llama_token_data){ i, logits[i], 0 };
     llama_token_data_array row = { room, (size_t)vocabulary, -1, false };
+    if (s->shortlist > 0) {
+        row.size = pl_llm_shortlist(logits, vocabulary, s->shortlist, room);
+        row.sorted = true;
+        if (row.size == 0) return LLAMA_TOKEN_NULL; /* not one of them is a number */
+    } else {
+        for (int32_t i = 0; i < vocabulary; i++) room[i] = (llama_token_data){ i, logits[i], 0 };
+    }
     if (s->grammar != NULL) {
         bool any = false;
+        limit_time(true);
         llama_sampler_apply(s->grammar, &row);
+        limit_time(false);
         for (size_t i = 0; i < row.size && !any; i++) any = row.data[i].logit > -INFINITY;
         if (!any) return LLAMA_TOKEN_NULL;
     }
@@ -130,7 +191,11 @@ llama_token pl_llm_sample(struct pl_llm_sampler *s, const float *logits, int32_t
         return LLAMA_TOKEN_NULL;
     llama_token token = row.data[row.selected].id;
     llama_sampler_accept(s->chain, token);
-    if (s->grammar != NULL) llama_sampler_accept(s->grammar, token);
+    if (s->grammar != NULL) {
+        limit_time(true);
+        llama_sampler_accept(s->grammar, token);
+        limit_time(false);
+    }
     if (chances != NULL) {
         double norm = log_sum(logits, vocabulary);
         chances->chosen = (struct pl_llm_chance){ token, (float)((double)logits[token] - norm) };

@@ -42,6 +42,10 @@ struct pl_llm_sampler *pl_llm_sampler_make(const struct llama_model *m, const st
                                            const char *grammar);
 void pl_llm_sampler_free(struct pl_llm_sampler *s);
 
+/* The k likeliest, the likeliest first, of equals the first one; how many there are. Most requests want no
+ * more of a vocabulary, and copying and sorting all of it is a share of the time of a small model. */
+size_t pl_llm_shortlist(const float *logits, int32_t n, size_t k, llama_token_data *out);
+
 /* One token of the row. `room` has space for the whole vocabulary and is scratch. LLAMA_TOKEN_NULL: the
  * grammar forbids every token. `chances` may be NULL; else top_count says how many are wanted. */
 llama_token pl_llm_sample(struct pl_llm_sampler *s, const float *logits, int32_t vocabulary,

@@ -8,6 +8,7 @@
 enum {
     HEADROOM = 16,    /* optimistic: cells that each running job may still take before somebody is parked */
     CHUNK_LEAST = 32, /* prompt tokens of a step; see set_chunk */
+    KNOWN_JOBS = 8,   /* before so many are done nobody knows how long one takes */
 };
 /* A step in which others wait for their next token should not take longer. */
 static const double STEP_S = 0.1;
@@ -63,31 +64,6 @@ void pl_llm_sched_free(struct pl_llm_sched *s) {
 
 bool pl_llm_idle(const struct pl_llm_sched *s) {
     return s->stats.running == 0 && s->head == NULL && s->parked == NULL;
-}
-
-enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_job_options *o,
-                                    struct pl_llm_job **out) {
-    enum pl_llm_submitted why = PL_LLM_TAKEN;
-    if ((uint64_t)o->prompt_count + (uint64_t)o->max_tokens > s->m->cells)
-        why = PL_LLM_TOO_LONG;
-    else if (s->stats.waiting >= s->o->queue && (s->stats.waiting > 0 || s->stats.running >= s->parallel))
-        why = PL_LLM_QUEUE_FULL;
-    struct pl_llm_job *j = why == PL_LLM_TAKEN ? calloc(1, sizeof *j) : NULL;
-    llama_token *said = j != NULL ? malloc(((size_t)o->max_tokens + 1) * sizeof *said) : NULL;
-    if (said == NULL) {
-        if (why == PL_LLM_TAKEN) why = PL_LLM_NO_MEMORY;
-        s->stats.refused++;
-        free(j);
-        free(o->prompt);
-        pl_llm_sampler_free(o->sampler);
-        return why;
-    }
-    *j = (struct pl_llm_job){ .o = *o, .id = s->next_id++, .seq = -1, .row = -1, .said = said };
-    *(s->tail != NULL ? &s->tail->next : &s->head) = j;
-    s->tail = j;
-    s->stats.waiting++;
-    *out = j;
-    return PL_LLM_TAKEN;
 }
 
 /* --- sequences and cells */
@@ -204,6 +180,59 @@ static void admit(struct pl_llm_sched *s) {
         attach(s, j, seq);
         pl_llm_share(s, j);
     }
+}
+
+/* Seconds that one more would wait: it comes after those that wait, and as many at a time as run now. */
+static double wait_of_next(const struct pl_llm_sched *s) {
+    uint32_t at_once = s->stats.waiting > 0 && s->stats.running > 0 ? s->stats.running : s->parallel;
+    return s->job_s * (double)(s->stats.waiting + 1) / (double)at_once;
+}
+
+static bool too_slow(const struct pl_llm_sched *s) {
+    bool waits = s->stats.waiting > 0 || s->stats.running >= s->parallel;
+    return s->o->max_wait_s > 0 && waits && s->stats.done >= KNOWN_JOBS && wait_of_next(s) > s->o->max_wait_s;
+}
+
+/* Those that have waited longer than they may; who came first is the head. */
+static void give_up_late(struct pl_llm_sched *s) {
+    while (s->o->max_wait_s > 0 && s->head != NULL && s->now - s->head->came > s->o->max_wait_s) {
+        struct pl_llm_job *j = s->head;
+        s->head = j->next;
+        if (s->head == NULL) s->tail = NULL;
+        s->stats.waiting--;
+        s->stats.refused++;
+        s->calls.done(j->o.user, PL_LLM_END_LATE, j->o.prompt_count, 0, 0);
+        destroy(j);
+    }
+}
+
+enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_job_options *o, double now,
+                                    struct pl_llm_job **out) {
+    enum pl_llm_submitted why = PL_LLM_TAKEN;
+    s->now = now;
+    if (s->stats.waiting > 0) admit(s); /* who came since the last step may have a place */
+    if ((uint64_t)o->prompt_count + (uint64_t)o->max_tokens > s->m->cells)
+        why = PL_LLM_TOO_LONG;
+    else if (s->stats.waiting >= s->o->queue && (s->stats.waiting > 0 || s->stats.running >= s->parallel))
+        why = PL_LLM_QUEUE_FULL;
+    else if (too_slow(s))
+        why = PL_LLM_TOO_SLOW;
+    struct pl_llm_job *j = why == PL_LLM_TAKEN ? calloc(1, sizeof *j) : NULL;
+    llama_token *said = j != NULL ? malloc(((size_t)o->max_tokens + 1) * sizeof *said) : NULL;
+    if (said == NULL) {
+        if (why == PL_LLM_TAKEN) why = PL_LLM_NO_MEMORY;
+        s->stats.refused++;
+        free(j);
+        free(o->prompt);
+        pl_llm_sampler_free(o->sampler);
+        return why;
+    }
+    *j = (struct pl_llm_job){ .o = *o, .id = s->next_id++, .seq = -1, .row = -1, .said = said, .came = now };
+    *(s->tail != NULL ? &s->tail->next : &s->head) = j;
+    s->tail = j;
+    s->stats.waiting++;
+    *out = j;
+    return PL_LLM_TAKEN;
 }
 
 /* --- a step */
@@ -323,6 +352,7 @@ bool pl_llm_step(struct pl_llm_sched *s, double now, double took) {
     struct pl_llm_model *m = s->m;
     s->now = now;
     admit(s);
+    give_up_late(s);
     while (s->o->optimistic && !pl_llm_make_room(s, s->stats.running, s->own) && park_youngest(s)) continue;
     m->batch.n_tokens = 0;
     add_generating(s);
@@ -383,6 +413,6 @@ const struct pl_llm_stats *pl_llm_stats(struct pl_llm_sched *s) {
 }
 
 unsigned pl_llm_retry_after(const struct pl_llm_sched *s) {
-    double wait = s->job_s * (double)(s->stats.waiting + 1) / (double)s->parallel;
+    double wait = wait_of_next(s);
     return wait < 1 ? 1 : wait > 300 ? 300 : (unsigned)(wait + 0.5);
 }

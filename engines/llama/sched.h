@@ -17,7 +17,13 @@
 #include "llama/model.h"
 #include "sampler.h"
 
-enum pl_llm_end { PL_LLM_END_STOP, PL_LLM_END_LENGTH, PL_LLM_END_DEAD_END, PL_LLM_END_FAILED };
+enum pl_llm_end {
+    PL_LLM_END_STOP,
+    PL_LLM_END_LENGTH,
+    PL_LLM_END_DEAD_END, /* the grammar allows nothing */
+    PL_LLM_END_LATE,     /* it waited longer than it may, and was never begun */
+    PL_LLM_END_FAILED
+};
 
 struct pl_llm_job_options {
     llama_token *prompt; /* taken, also when submit refuses */
@@ -52,8 +58,9 @@ struct pl_llm_sched *pl_llm_sched_create(struct pl_llm_model *m, const struct pl
                                          uint32_t parallel, const struct pl_llm_calls *calls);
 void pl_llm_sched_free(struct pl_llm_sched *s);
 
-enum pl_llm_submitted { PL_LLM_TAKEN, PL_LLM_TOO_LONG, PL_LLM_QUEUE_FULL, PL_LLM_NO_MEMORY };
-enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_job_options *o,
+/* TOO_SLOW: by what jobs took lately it would wait longer than it may. */
+enum pl_llm_submitted { PL_LLM_TAKEN, PL_LLM_TOO_LONG, PL_LLM_QUEUE_FULL, PL_LLM_TOO_SLOW, PL_LLM_NO_MEMORY };
+enum pl_llm_submitted pl_llm_submit(struct pl_llm_sched *s, const struct pl_llm_job_options *o, double now,
                                     struct pl_llm_job **out);
 /* The client is gone: no more calls for this job. */
 void pl_llm_cancel(struct pl_llm_sched *s, struct pl_llm_job *j);

@@ -23,8 +23,8 @@ struct pl_llm_job {
     struct pl_llm_kept *kept;
     int cached; /* tokens that were shared at the start, for usage */
     int out;
-    double began; /* when it got its sequence */
-    int row;      /* of the batch, whose logits are for it; -1 */
+    double came, began; /* was submitted; got its sequence */
+    int row;            /* of the batch, whose logits are for it; -1 */
     llama_token last;
     llama_token *said; /* what it generated, for keeping; owned */
     void *parked;      /* its cells' content; owned */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 32, REFS = 64, PLACE_BYTES = 160, PROPERTIES = 64 };
+enum { DEPTH = 32, REFS = 64, STEPS = 10000, PLACE_BYTES = 160, PROPERTIES = 64 };
 
 struct making {
     const json_t *root;
@@ -348,9 +348,13 @@ static bool choices(struct making *m, const json_t *list, const char *key, int d
 }
 
 /* "#/$defs/node": a rule by number, written once all that use it are known. */
+static bool is_reference(const char *to) {
+    size_t n = strncmp(to, "#/$defs/", 8) == 0 ? 8 : strncmp(to, "#/definitions/", 14) == 0 ? 14 : 0;
+    return strcmp(to, "#") == 0 || (n > 0 && to[n] != '\0' && strpbrk(to + n, "/~%") == NULL);
+}
+
 static bool reference(struct making *m, const char *to) {
-    if (strncmp(to, "#/$defs/", 8) != 0 && strncmp(to, "#/definitions/", 14) != 0 && strcmp(to, "#") != 0)
-        return fail(m, "$ref %.60s: only #/$defs/NAME and # are supported", to);
+    if (!is_reference(to)) return fail(m, "$ref %.60s: only #/$defs/NAME and # are supported", to);
     for (size_t i = 0; i < m->ref_count; i++)
         if (strcmp(m->refs[i], to) == 0) return add(m, "ref%u", m->ref_rules[i]);
     if (m->ref_count == REFS) return fail(m, "more than %d different $ref", REFS);
@@ -413,6 +417,22 @@ static const json_t *referred(const struct making *m, const char *to) {
     return json_object_get(json_object_get(m->root, to[2] == '$' ? "$defs" : "definitions"), name);
 }
 
+/* Does it lead back to `start` by references and choices alone? Such a rule would be left-recursive, which
+ * GBNF is not. `budget`: steps; a schema that takes more is taken for one that does. */
+static bool comes_back(const struct making *m, const json_t *s, const json_t *start, int depth, int *budget) {
+    if (depth > DEPTH || --*budget < 0) return true;
+    const char *to = json_string_value(json_object_get(s, "$ref"));
+    const json_t *next = to != NULL && is_reference(to) ? referred(m, to) : NULL;
+    if (next != NULL) return next == start || comes_back(m, next, start, depth + 1, budget);
+    static const char *const lists[] = { "anyOf", "oneOf" };
+    for (size_t k = 0; k < 2 && to == NULL; k++) {
+        const json_t *list = json_object_get(s, lists[k]);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            if (comes_back(m, json_array_get(list, i), start, depth + 1, budget)) return true;
+    }
+    return false;
+}
+
 bool pl_llm_schema(const json_t *root, struct pl_buf *gbnf, char *fault, size_t fault_room) {
     struct making m = {
         .root = root, .out = gbnf, .finished = gbnf, .fault = fault, .fault_room = fault_room
@@ -422,7 +442,13 @@ bool pl_llm_schema(const json_t *root, struct pl_buf *gbnf, char *fault, size_t 
     for (size_t i = 0; i < m.ref_count && ok; i++) { /* the list grows while it is worked through */
         snprintf(m.place, sizeof m.place, "%s", m.refs[i]);
         const json_t *s = referred(&m, m.refs[i]);
-        ok = s != NULL ? rule_of(&m, "ref", m.ref_rules[i], s, 0) : fail(&m, "$ref leads nowhere");
+        int budget = STEPS;
+        if (s == NULL)
+            ok = fail(&m, "$ref leads nowhere");
+        else if (comes_back(&m, s, s, 0, &budget))
+            ok = fail(&m, "$ref leads back to itself with nothing in between");
+        else
+            ok = rule_of(&m, "ref", m.ref_rules[i], s, 0);
     }
     return ok && (pl_buf_adds(gbnf, common) || fail(&m, "the grammar of this schema is longer than 64 KiB"));
 }

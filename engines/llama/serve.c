@@ -20,7 +20,7 @@ static void on_body(void *ctx, struct pl_conn *c, const char *bytes, size_t len)
     if (r == NULL || pl_buf_add(&r->body, bytes, len)) return;
     struct pl_llm_fault f = { .status = 413 };
     snprintf(f.message, sizeof f.message, "a body has at most %zu MiB", r->body.cap >> 20);
-    pl_llm_drop(r);
+    pl_llm_drop(r, f.status, true);
     pl_llm_fail(c, &f, 0);
 }
 
@@ -31,7 +31,8 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
 
 static void on_gone(void *ctx, struct pl_conn *c) {
     (void)ctx;
-    if (pl_conn_user(c) != NULL) pl_llm_drop(pl_conn_user(c)); /* its cells are free before the next step */
+    if (pl_conn_user(c) != NULL)
+        pl_llm_drop(pl_conn_user(c), 0, false); /* its cells are free before the next step */
 }
 
 static const struct pl_server_calls calls = {
@@ -61,6 +62,7 @@ static void loaded(uv_work_t *work, int status) {
     struct pl_llm_server *s = work->data;
     (void)status;
     s->load.data = NULL;
+    if (s->loaded) s->loaded = pl_llm_warm_up(&s->model, &s->problem);
     if (s->loaded) s->sched = pl_llm_sched_create(&s->model, s->o, s->fit.parallel, &pl_llm_reply_calls);
     if (s->sched == NULL) {
         const char *hint =
@@ -80,6 +82,7 @@ static void loaded(uv_work_t *work, int status) {
             (double)(b->kv + b->state) / 1048576, (double)b->compute / 1048576, (double)b->output / 1048576);
     if (s->chat.name == NULL) fprintf(stderr, "plimsoll-llama: no chat: %s\n", s->chat.why_not);
     if (s->state == PL_LLM_LOADING) s->state = PL_LLM_READY;
+    pl_llm_page_loaded(&s->page, pl_now_us() / 1000);
 }
 
 /* --- the end */
@@ -117,10 +120,33 @@ static bool read_names(struct pl_llm_server *s) {
 
 static double now_s(void) { return (double)pl_now_us() / 1e6; }
 
+/* What the page says of the engine, anew. */
+static void tell(struct pl_llm_server *s) {
+    const struct pl_llm_stats *t = pl_llm_stats(s->sched);
+    const struct pl_llm_bytes *b = &s->model.bytes;
+    pl_llm_page_engine(&s->page,
+                       &(struct pl_llm_page_engine){ .cells = s->model.cells,
+                                                     .used = t->cells_used,
+                                                     .reserved = t->cells_reserved,
+                                                     .cached = t->cells_kept,
+                                                     .parked = t->cells_parked,
+                                                     .weights = b->weights,
+                                                     .kv = b->kv + b->state,
+                                                     .compute = b->compute,
+                                                     .output = b->output,
+                                                     .tokens_in = t->prompt_tokens + t->cached_tokens,
+                                                     .tokens_out = t->out_tokens,
+                                                     .preemptions = t->parked_ever,
+                                                     .steps = s->steps,
+                                                     .steps_s = s->steps_s },
+                       pl_now_us());
+}
+
 static void turn(struct pl_llm_server *s, double *took) {
     if (s->sched == NULL || pl_llm_idle(s->sched)) {
         *took = 0;
         uv_run(s->loop, UV_RUN_ONCE);
+        if (s->sched != NULL) tell(s);
         return;
     }
     double began = now_s();
@@ -131,7 +157,12 @@ static void turn(struct pl_llm_server *s, double *took) {
         s->state = PL_LLM_BROKEN;
     }
     *took = now_s() - began;
-    if (pl_llm_stats(s->sched)->steps != before) pl_llm_observe(&s->steps, *took);
+    if (pl_llm_stats(s->sched)->steps != before) {
+        s->steps[pl_metric_second_bucket(*took)]++;
+        s->steps_s += *took;
+    }
+    pl_llm_page_progress(&s->page);
+    tell(s);
     uv_run(s->loop, UV_RUN_NOWAIT);
 }
 
@@ -151,6 +182,11 @@ int pl_llm_serve(struct pl_llm_options *o) {
                                           .write_timeout_ms = 60000 };
     signal(SIGPIPE, SIG_IGN);
     if (uv_loop_init(&loop) != 0) return 1;
+    const char *page = getenv("PLIMSOLL_PAGE_FD");
+    if (!pl_llm_page_open(&s.page, page != NULL ? atoi(page) : -1, getenv("PLIMSOLL_GENERATION"), &err)) {
+        fprintf(stderr, "plimsoll-llama: %s\n", err.msg);
+        return 1;
+    }
     s.timers = pl_timers_create(&loop, &pl_clock_system);
     s.metrics = pl_metrics_create(SERIES);
     if (s.timers == NULL || s.metrics == NULL || !read_names(&s)) return 1;
@@ -190,5 +226,6 @@ int pl_llm_serve(struct pl_llm_options *o) {
     uv_run(&loop, UV_RUN_DEFAULT);
     pl_metrics_destroy(s.metrics);
     free(s.name_text);
+    pl_llm_page_close(&s.page);
     return s.status;
 }

@@ -8,6 +8,7 @@
 #include "llama/chat.h"
 #include "llama/embed.h"
 #include "llama/fit.h"
+#include "llama/page.h"
 #include "llama/sched.h"
 #include "llama/serve.h"
 #include "llama/text.h"
@@ -47,7 +48,10 @@ struct pl_llm_server {
     size_t name_count;
     char *name_text; /* owned */
     uint64_t next_id, boot;
-    struct pl_llm_histogram steps, first, gaps;
+    struct pl_llm_histogram first, gaps;
+    uint64_t steps[PL_METRIC_SECOND_BUCKETS]; /* by how long they took */
+    double steps_s;
+    struct pl_llm_page page;
 };
 
 struct pl_llm_reply;
@@ -75,6 +79,9 @@ struct pl_llm_reply {
     struct pl_llm_usage usage;
     enum pl_llm_end worst;
     uint64_t begun_us;
+    uint64_t id;     /* x-plimsoll-id; 0: none */
+    uint64_t record; /* on the page; 0: it was not begun */
+    bool started;    /* the head of a stream is out */
 };
 
 void pl_llm_observe(struct pl_llm_histogram *h, double seconds);
@@ -83,7 +90,8 @@ void pl_llm_metrics(struct pl_llm_server *s, struct pl_buf *out);
 /* routes.c: what is asked of whom. `pl_llm_request` at the head, `pl_llm_act` with the whole body. */
 void pl_llm_request(struct pl_llm_server *s, struct pl_conn *c);
 void pl_llm_act(struct pl_llm_reply *r);
-void pl_llm_drop(struct pl_llm_reply *r);
+/* It is over: answered with this status, or given up (0). `whole`: nothing of the answer is missing. */
+void pl_llm_drop(struct pl_llm_reply *r, uint16_t status, bool whole);
 /* Owned tokens of a text, or of the numbers that came instead; NULL: no memory, or a text that is too long.
  */
 llama_token *pl_llm_input_tokens(const struct llama_vocab *v, const struct pl_llm_input *in, int *count);

@@ -15,6 +15,8 @@
  *
  * Minor 1: memory. Blocks devices, host, engine and tags; the fields of records from `tag` on.
  *
+ * Minor 2: the engine block from `kv` on.
+ *
  * Order of writing. Header: everything, then `magic`. Record number n (0, 1, ...) of a ring goes into slot n
  * % count: `seq` = 2n + 1, the fields, `seq` = 2n + 2, then the ring's counter = n + 1. A record is good when
  * `seq` was 2n + 2 before and after it was copied and `crc` agrees. A begin record is complete before its
@@ -26,12 +28,13 @@
 
 #define PL_PAGE_MAGIC    0x47504c50u /* "PLPG" */
 #define PL_PAGE_MAJOR    1
-#define PL_PAGE_MINOR    1
+#define PL_PAGE_MINOR    2
 #define PL_PAGE_BYTES    524288u /* what is asked of the keeper; a power of two */
 #define PL_PAGE_RECORDS  1024u   /* slots of each ring; a power of two */
 #define PL_PAGE_DEVICES  16u
 #define PL_PAGE_TAGS     256u /* entry 0 is `other` */
 #define PL_PAGE_TAG_TEXT 96
+#define PL_PAGE_STEPS    18u /* see pl_page_engine.steps */
 
 enum pl_page_kind { PL_PAGE_WORKER = 1, PL_PAGE_WATCH = 2 };
 
@@ -135,7 +138,9 @@ struct pl_page_host {
     uint8_t reserved[136];
 };
 
-/* What an engine with a cache of its own says (llama). */
+/* What an engine with a cache of its own says (llama). Each field is stored whole; together they are no
+ * snapshot. `steps` counts steps of all sequences by how long they took: up to 1, 2.5, 5, 10, 25, 50, 100,
+ * 250, 500 ms, 1, 2.5, 5, 10, 25, 50, 100, 300 s, and longer ones; each step in one place. */
 struct pl_page_engine {
     uint64_t sampled_us;
     uint64_t cells; /* of the KV cache */
@@ -148,7 +153,10 @@ struct pl_page_engine {
     uint64_t output;
     uint64_t tokens_in;
     uint64_t tokens_out;
-    uint8_t reserved[168];
+    uint64_t kv;          /* bytes: of the cells, and of what recurrent layers keep */
+    uint64_t preemptions; /* sequences whose cells were moved to host memory */
+    uint64_t steps_us;    /* that all steps took together */
+    uint64_t steps[PL_PAGE_STEPS];
 };
 
 /* What kind of request: "SERVICE ROUTE BUCKET", the bucket (of the input's shapes, or of its size) without

@@ -12,7 +12,7 @@ import time
 import zlib
 
 MAGIC = 0x47504C50
-MAJOR, MINOR = 1, 1
+MAJOR, MINOR = 1, 2
 PAGE_BYTES = 524288
 RECORDS = 1024
 DEVICES = 16
@@ -54,7 +54,7 @@ END = struct.Struct("<IIQQQQIIHHIHHI32s7Q40x")
 # index sampled_us, DEVICE_FIELDS, uuid
 DEVICE = struct.Struct("<I4xQ8Q48s64x")
 HOST = struct.Struct("<7Q136x")
-ENGINE = struct.Struct("<11Q168x")
+ENGINE = struct.Struct("<14Q144s")
 TAG = struct.Struct("<II24x96s")  # crc route text
 
 

@@ -45,7 +45,12 @@ void pl_metrics_drop(struct pl_metrics *m, enum pl_metric id, const char *const 
 void pl_series_add(struct pl_series *s, double more);
 void pl_series_set(struct pl_series *s, double value);
 void pl_series_observe(struct pl_series *s, double value); /* histograms: seconds or bytes */
-double pl_series_value(const struct pl_series *s);         /* of a histogram: its count */
+/* Observations that somebody else has counted: `buckets` in the places of a histogram of seconds, the sum of
+ * them. */
+enum { PL_METRIC_SECOND_BUCKETS = 18 };
+void pl_series_merge(struct pl_series *s, const uint64_t buckets[PL_METRIC_SECOND_BUCKETS], double sum);
+size_t pl_metric_second_bucket(double seconds);    /* where an observation goes */
+double pl_series_value(const struct pl_series *s); /* of a histogram: its count */
 
 /* --- looking at what was counted */
 

@@ -140,6 +140,11 @@ int pl_verb_plan(struct pl_cli *cli) {
     ask.target = files->target;
     if (!pl_plan_make(&ask, &files->model, &files->weights, cli->arena, plan, &err))
         return pl_cli_fail(cli, &err);
+    if (files->gguf && ask.engine == PL_ENGINE_LLAMA && plan->rank_count == 1) {
+        struct pl_measured measured;
+        pl_plan_measure(files->target, plan, cli->arena, &measured);
+        pl_plan_measured(plan, &measured);
+    }
     pl_buf_init(&out, 0);
     pl_buf_init(&aside, 0);
     bool ok = answer(&cli->args, plan, cli->arena, &out, &aside);

@@ -17,6 +17,10 @@ struct pl_plan_files {
 bool pl_plan_read(const char *target, struct pl_arena *arena, struct pl_plan_files *out, struct pl_err *err);
 /* The cards of this machine, by NVML. false: there is none that can be asked. */
 bool pl_plan_cards(struct pl_gpu *out, struct pl_err *err);
+/* llama.cpp's dry run of the planned context, in a child: at most half a minute. Always an answer; it may be
+ * why there is none. */
+void pl_plan_measure(const char *gguf, const struct pl_plan *p, struct pl_arena *arena,
+                     struct pl_measured *out);
 /* What lengths the requests in a flight record had. `too_few`: nothing can be said (exit status 4). */
 bool pl_plan_record(const char *file, struct pl_expect out[PL_EXPECTS], size_t *found, bool *too_few,
                     struct pl_err *err);

@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "crew/accounts.h"
+#include "crew/cells.h"
 #include "crew/more.h"
 #include "plimsoll/shm.h"
 
@@ -116,6 +117,7 @@ void pl_agents_left(struct pl_worker *w) {
     w->more->watched = false;
     pl_accounts_take(w, pl_crew_now(w->service->crew));
     pl_accounts_free(w);
+    pl_cells_free(w);
     w->page.bad = true; /* until the next one comes */
 }
 

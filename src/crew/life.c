@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "crew/accounts.h"
 #include "crew/books.h"
+#include "crew/cells.h"
 #include "crew/devices.h"
 #include "crew/tail.h"
 #include "crew/zygote.h"
@@ -462,6 +463,7 @@ static void let_go(struct pl_worker *w) {
     }
     pl_accounts_take(w, pl_crew_now(c)); /* the last ones */
     pl_accounts_free(w);
+    pl_cells_free(w);
     pl_explain_free(w);
     pl_lane_free(w);
     pl_books_free(w);

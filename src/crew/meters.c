@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "crew/accounts.h"
+#include "crew/cells.h"
 #include "crew/more.h"
 
 const char *pl_worker_label(const struct pl_worker *w) {
@@ -65,6 +66,7 @@ static void second_of_worker(struct pl_worker *w, uint64_t now) {
     if (w->state != PL_WORKER_READY) return;
     pl_page_counters(&w->page, &p);
     pl_accounts_second(w, now);
+    pl_cells_second(w);
     pl_series_set(pl_series(m, PL_M_WORKER_AGE_SECONDS, s->config->id, label),
                   (double)(now - w->more->time.spawned) / 1000);
     pl_series_set(pl_series(m, PL_M_REQUESTS_IN_FLIGHT, s->config->id, label),

@@ -159,6 +159,7 @@ struct pl_worker_more {
     uint32_t held_told;      /* the same for worker.replace_held */
     struct pl_host_use host;
     struct pl_accounts *accounts; /* accounts.c; NULL: no page yet */
+    struct pl_cells *cells;       /* cells.c; NULL: no engine block on it */
     /* who holds its memory: explain.c */
     struct pl_explaining *explaining; /* under way; NULL: none is */
     struct pl_proposal {

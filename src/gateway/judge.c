@@ -107,10 +107,15 @@ void pl_judge(struct pl_request *r) {
     enum pl_replay_class class = PL_REPLAY_UNKNOWN;
     /* While the worker lives, its page is not final: what is in its hands may yet begin. */
     bool final = r->berth->worker->exited || !r->sent_any;
-    if (replay_class(r, &class) && (final || class == PL_REPLAY_UNKNOWN))
-        replay(r, class);
-    else
+    if (!replay_class(r, &class) || !(final || class == PL_REPLAY_UNKNOWN)) {
         lose(r);
+        return;
+    }
+    if (class == PL_REPLAY_UNKNOWN && r->berth->worker->exited) { /* it was in a handler, too */
+        const char *sentence, *cause = pl_look_cause(r->berth->worker, &sentence);
+        if (cause != NULL) pl_quarantine_death(r, cause);
+    }
+    replay(r, class);
 }
 
 static void wait_for_news(struct pl_request *r) {

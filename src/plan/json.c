@@ -107,6 +107,19 @@ static bool capacity(const struct pl_plan *p, struct pl_buf *b) {
     return ok && pl_buf_adds(b, "]");
 }
 
+static bool measured(const struct pl_plan *p, struct pl_buf *b) {
+    const struct pl_measured *m = &p->measured;
+    if (!p->has_measured) return true;
+    bool ok = pl_buf_adds(b, "\"measured\":{");
+    if (m->why_not != NULL) return ok && text(b, "why_not", m->why_not) && pl_buf_adds(b, "},");
+    return ok && text(b, "llama_cpp", m->version) && more(b) && number(b, "cells", m->cells) && more(b) &&
+           number(b, "parallel", m->parallel) && more(b) && number(b, "weights_bytes", m->weights) &&
+           more(b) && number(b, "kv_bytes", m->kv) && more(b) && number(b, "state_bytes", m->state) &&
+           more(b) && number(b, "compute_bytes", m->compute) && more(b) &&
+           number(b, "output_bytes", m->output) && more(b) && number(b, "kv_planned_bytes", p->measured_kv) &&
+           pl_buf_addf(b, ",\"drift_ratio\":%.3f},", (double)p->measured_off / PL_SHARES);
+}
+
 bool pl_plan_show_json(const struct pl_plan *p, bool strategies, struct pl_arena *arena, struct pl_buf *b) {
     const struct pl_ask *a = &p->ask;
     bool ok = pl_buf_adds(b, "{\"v\":1,\"kind\":\"plan\",") && text(b, "model", a->target) && more(b) &&
@@ -125,7 +138,8 @@ bool pl_plan_show_json(const struct pl_plan *p, bool strategies, struct pl_arena
         ok = ok && number(b, "block_tokens", p->block) && more(b) && number(b, "groups", p->groups.count) &&
              more(b) && number(b, "tokens_in_flight", p->in_flight) && more(b);
     if (a->engine == PL_ENGINE_LLAMA)
-        ok = ok && number(b, "ctx_size", p->ctx) && more(b) && number(b, "parallel", p->parallel) && more(b);
+        ok = ok && number(b, "ctx_size", p->ctx) && more(b) && number(b, "parallel", p->parallel) &&
+             more(b) && measured(p, b);
     if (p->capacity != UINT64_MAX) ok = ok && number(b, "capacity_expected", p->capacity) && more(b);
     ok = ok && expected(p, b) && more(b) && capacity(p, b) && more(b) && terms(p, b) && more(b) &&
          ranks(p, b) && more(b) && changes(p, arena, b) && more(b) && flag_list(p, b);

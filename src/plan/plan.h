@@ -62,6 +62,13 @@ struct pl_rank {
     bool short_of_weights;       /* not even the fixed part fits */
     const struct pl_model *part; /* llama.cpp: its layers as a model */
 };
+/* llama.cpp's own sizes, from a dry run that read no weight. */
+struct pl_measured {
+    const char *why_not;                          /* there was none: why; NULL: there was */
+    uint64_t cells, parallel;                     /* that it was of */
+    uint64_t weights, kv, state, compute, output; /* bytes, of all devices together */
+    const char *version;                          /* of llama.cpp */
+};
 struct pl_plan {
     struct pl_ask ask; /* with every default filled in */
     const struct pl_model *model;
@@ -79,11 +86,18 @@ struct pl_plan {
     uint64_t expect_len;    /* mean tokens of an expected request */
     bool fits, expect_assumed, provisional;
     uint64_t ctx, parallel; /* llama.cpp: what to start it with */
-    const char *binds; /* "weights", "kv", "length" or "concurrency": what says no, or what would first */
-    uint32_t cards;    /* used: tp * pp * dp */
+    bool has_measured;      /* pl_plan_measured was called */
+    struct pl_measured measured;
+    uint64_t measured_kv;  /* what the formula says of the same cells, recurrent state included */
+    uint32_t measured_off; /* of PL_SHARES: how far the formula is off */
+    const char *binds;     /* "weights", "kv", "length" or "concurrency": what says no, or what would first */
+    uint32_t cards;        /* used: tp * pp * dp */
 };
 bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const struct pl_weights *w,
                   struct pl_arena *arena, struct pl_plan *out, struct pl_err *err);
+/* Puts a dry run beside a plan for llama.cpp on one card. Where the formula is off, the dry run decides about
+ * cells and fit. */
+void pl_plan_measured(struct pl_plan *p, const struct pl_measured *m);
 /* Requests of this length at a time. */
 uint64_t pl_plan_capacity(const struct pl_plan *p, uint64_t len);
 /* Bytes of one request on the card that rules. */

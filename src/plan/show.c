@@ -113,6 +113,25 @@ static bool warnings(const struct pl_plan *p, struct pl_buf *b) {
     return ok;
 }
 
+/* llama.cpp's own figures beside ours. */
+static bool dry_run(const struct pl_plan *p, struct pl_buf *b) {
+    const struct pl_measured *m = &p->measured;
+    char text[4][24];
+    if (!p->has_measured) return true;
+    if (m->why_not != NULL) return pl_buf_addf(b, "no dry run, sizes are the formula's: %s\n\n", m->why_not);
+    bool ok =
+        pl_buf_addf(b,
+                    "dry run of %" PRIu64 " cells, %" PRIu64 " sequences (llama.cpp %s; no weight is read)\n"
+                    "  weights %s, KV %s, compute %s, output %s\n",
+                    m->cells, m->parallel, m->version, pl_bytes_text(text[0], m->weights),
+                    pl_bytes_text(text[1], pl_add(m->kv, m->state)), pl_bytes_text(text[2], m->compute),
+                    pl_bytes_text(text[3], m->output));
+    return ok &&
+           pl_buf_addf(b, "  KV by the formula: %s, %.1f %% off%s\n\n",
+                       pl_bytes_text(text[0], p->measured_kv), (double)p->measured_off * 100 / PL_SHARES,
+                       p->measured_off > 15 ? ": llama.cpp's figure decides" : "");
+}
+
 static bool verdict(const struct pl_plan *p, struct pl_buf *b) {
     char need[24], left[24];
     bool ok;
@@ -175,8 +194,8 @@ static bool formulas(const struct pl_plan *p, struct pl_buf *b) {
 }
 
 bool pl_plan_show(const struct pl_plan *p, bool explain, struct pl_arena *arena, struct pl_buf *out) {
-    bool ok = head(p, out) && packing_list(p, out) && capacities(p, out) && verdict(p, out) &&
-              changes(p, arena, out);
+    bool ok = head(p, out) && packing_list(p, out) && capacities(p, out) && dry_run(p, out) &&
+              verdict(p, out) && changes(p, arena, out);
     if (ok && explain) ok = formulas(p, out);
     for (const struct pl_note *n = p->model->notes; n != NULL && ok; n = n->next)
         ok = pl_buf_addf(out, "%snote: %s\n", n == p->model->notes ? "\n" : "", n->text);

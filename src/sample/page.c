@@ -318,7 +318,12 @@ bool pl_page_engine(struct pl_page *p, struct pl_page_engine_now *out) {
         .output = WORD(at, pl_page_engine, output),
         .tokens_in = WORD(at, pl_page_engine, tokens_in),
         .tokens_out = WORD(at, pl_page_engine, tokens_out),
+        .kv = WORD(at, pl_page_engine, kv),
+        .preemptions = WORD(at, pl_page_engine, preemptions),
+        .steps_us = WORD(at, pl_page_engine, steps_us),
     };
+    for (size_t i = 0; i < PL_PAGE_STEPS; i++)
+        out->steps[i] = load64(at + offsetof(struct pl_page_engine, steps) + i * sizeof(uint64_t));
     return true;
 }
 

@@ -82,6 +82,7 @@ struct pl_page_host_now {
 struct pl_page_engine_now {
     uint64_t sampled_us, cells, cells_used, cells_reserved, cells_cached, cells_parked;
     uint64_t weights, compute, output, tokens_in, tokens_out;
+    uint64_t kv, preemptions, steps_us, steps[18]; /* 0 from an older writer */
 };
 
 enum { PL_PAGE_TAG_ROOM = 97 };

@@ -156,6 +156,7 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
     pl_kitchen_common(k, s, f);
     if (bentoml)
         pl_kitchen_set_unless(k, "BENTOML_CONTAINERIZED", "true"); /* a death ends it: no silent loop */
+    if (e->word == PL_CFG_ENGINE_LLAMA_SERVER) pl_kitchen_llama_cpp(k);
     if (e->word == PL_CFG_ENGINE_VLLM) pl_kitchen_set_unless(k, "VLLM_NO_USAGE_STATS", "1");
     if (e->word == PL_CFG_ENGINE_VLLM) pl_kitchen_cache(k, "VLLM_CACHE_ROOT", f->jit_dir, "vllm");
     if (legacy || e->multiprocess_metrics) pl_kitchen_set(k, "PROMETHEUS_MULTIPROC_DIR", f->prom_dir);

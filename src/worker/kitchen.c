@@ -157,6 +157,12 @@ bool pl_kitchen_open(struct pl_kitchen *k, const struct pl_service_config *s, co
     return pl_kitchen_close(k, s, err);
 }
 
+void pl_kitchen_llama_cpp(struct pl_kitchen *k) {
+    pl_kitchen_set_unless(k, "OMP_WAIT_POLICY", "passive"); /* libgomp's threads spin otherwise */
+    pl_kitchen_set_unless(k, "GOMP_SPINCOUNT", "0");
+    pl_kitchen_set_unless(k, "GGML_NO_BACKTRACE", "1"); /* an abort would start a debugger */
+}
+
 void pl_kitchen_common(struct pl_kitchen *k, const struct pl_service_config *s,
                        const struct pl_recipe_facts *f) {
     static const char *const offline[] = { "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE" };

@@ -25,6 +25,8 @@ void pl_kitchen_inherit(struct pl_kitchen *k, const struct pl_config *c, char *c
 /* What every worker gets, whatever it is: GPUs, TMPDIR, offline, no tracking. */
 void pl_kitchen_common(struct pl_kitchen *k, const struct pl_service_config *s,
                        const struct pl_recipe_facts *f);
+/* What llama.cpp needs on a shared machine, whoever runs it. */
+void pl_kitchen_llama_cpp(struct pl_kitchen *k);
 char **pl_kitchen_find(const struct pl_recipe *r, const char *name, size_t len);
 void pl_kitchen_set(struct pl_kitchen *k, const char *name, const char *value);
 void pl_kitchen_set_unless(struct pl_kitchen *k, const char *name, const char *value);

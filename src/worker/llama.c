@@ -52,6 +52,7 @@ static void add_argv(struct pl_kitchen *k, const struct pl_service_config *s,
     text(k, "--prefix-sharing", s->llama_prefix_sharing ? "on" : "off");
     list(k, "--alias", &s->llama_alias);
     number(k, "--queue", s->traffic_queue_max_requests);
+    number(k, "--max-wait-ms", s->traffic_queue_max_wait_ms);
     if (s->limits_output_tokens > 0) number(k, "--max-tokens", s->limits_output_tokens);
 }
 
@@ -60,9 +61,7 @@ static void add_environment(struct pl_kitchen *k, const struct pl_config *c,
                             char *const *environ_in) {
     pl_kitchen_inherit(k, c, environ_in);
     pl_kitchen_common(k, s, f);
-    pl_kitchen_set_unless(k, "OMP_WAIT_POLICY", "passive");
-    pl_kitchen_set_unless(k, "GOMP_SPINCOUNT", "0");
-    pl_kitchen_set_unless(k, "GGML_NO_BACKTRACE", "1"); /* an abort would start a debugger */
+    pl_kitchen_llama_cpp(k);
     for (size_t i = 0; i < s->env.count; i++) pl_kitchen_set(k, s->env.at[i].key, s->env.at[i].value);
     pl_kitchen_set(k, "PLIMSOLL_WORKER_NAME", s->id);
     pl_kitchen_set_number(k, "PLIMSOLL_WORKER", f->worker);

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from pathlib import Path
@@ -15,6 +16,9 @@ import pytest
 
 from rig import Load, connect, paths, read_reply
 from rig.dock import sanitized
+from rig.page import open_page
+from rig.server import run_plimsoll
+from rig.weights import split_gguf
 
 pytestmark = [
     pytest.mark.skipif(bool(os.environ.get("PLIMSOLL_NO_LLAMA")), reason="plimsoll-llama is left out: PLIMSOLL_NO_LLAMA is set"),
@@ -30,8 +34,8 @@ def model():
     return files[0]
 
 
-def llama(serve, model, *flags, ctx=1024, **more):
-    return serve(str(model), "--name", "chat", "--llama.ctx_size", ctx, *flags, **more)
+def llama(serve, model, *flags, ctx=1024, wait="100s", **more):
+    return serve(str(model), "--name", "chat", "--llama.ctx_size", ctx, "--traffic.queue.max_wait", wait, *flags, **more)
 
 
 def client(server):
@@ -48,7 +52,7 @@ def content(reply):
 
 
 def metric(server, name, state=None):
-    """The engine's own figure, as its last scrape left it in our page: to be waited for."""
+    """A figure of the engine, as its last scrape or its page left it with us: to be waited for."""
     for line in server.get("/metrics").text().splitlines():
         if re.match(rf"{name}[{{ ]", line) and (state is None or f'state="{state}"' in line):
             return float(line.rpartition(" ")[2])
@@ -56,7 +60,7 @@ def metric(server, name, state=None):
 
 
 def cells(server, *states):
-    return [metric(server, "plimsoll_llama_kv_cells", state) for state in states]
+    return [metric(server, "plimsoll_kv_cells", state) for state in states]
 
 
 def together(count, act):
@@ -137,17 +141,38 @@ def test_more_than_fits_waits_and_all_of_it_is_answered(serve, model, admission)
         else:
             assert reply.json()["usage"]["completion_tokens"] == 80
     server.wait_until(lambda: metric(server, "plimsoll_llama_requests_done_total") == 4, what="the scrape after the last answer")
-    assert cells(server, "used", "reserved", "parked") == [0, 0, 0]
+    server.wait_until(lambda: cells(server, "used", "reserved", "parked") == [0, 0, 0], what="no cell is held")
     assert metric(server, "plimsoll_llama_no_kv_slot_total") == 0
-    assert (metric(server, "plimsoll_llama_preemptions_total") > 0) == (admission == "optimistic")
+    assert (metric(server, "plimsoll_kv_preemptions_total") > 0) == (admission == "optimistic")
 
 
 def test_what_cannot_wait_is_told_to_come_back(serve, model):
-    server = llama(serve, model, "--llama.parallel", 1, "--traffic.queue.max_requests", 2, "--traffic.queue.max_wait", "100s").ready()
+    server = llama(serve, model, "--llama.parallel", 1, "--traffic.queue.max_requests", 2).ready()
     replies = together(8, lambda i: chat(server, max_tokens=40, ignore_eos=True))
     statuses = sorted(r.status for r in replies)
     assert set(statuses) == {200, 429} and statuses.count(200) >= 3, statuses
     assert all(int(r.headers["retry-after"]) >= 1 for r in replies if r.status == 429)
+
+
+def test_what_has_waited_too_long_is_told_to_come_back(serve, model):
+    server = llama(serve, model, "--llama.parallel", 1, wait="1s").ready()
+    sock = connect(server.address)
+    body = json.dumps({"messages": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}).encode()
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert sock.recv(4096)
+    for stream in (False, True):
+        late = chat(server, max_tokens=4, stream=stream)
+        assert late.status == 429 and "waited 1 s" in late.text() and int(late.headers["retry-after"]) >= 1, late
+    sock.close()
+    assert chat(server, max_tokens=2).status == 200
+
+
+def test_a_burst_that_has_places_does_not_wait(serve, model):
+    """What answers take is known by the third burst; all of it finds free places, so nobody is told to come back."""
+    server = llama(serve, model, "--llama.parallel", 4, wait="500ms").ready()
+    for _ in range(4):
+        replies = together(4, lambda i: chat(server, max_tokens=16, ignore_eos=True))
+        assert [r.status for r in replies] == [200] * 4, replies
 
 
 def test_equal_beginnings_are_computed_once(serve, model):
@@ -162,8 +187,7 @@ def test_equal_beginnings_are_computed_once(serve, model):
     again = [ask(i) for i in (1, 2)] + together(3, lambda i: ask(3 + i))
     assert all(u["prompt_tokens_details"]["cached_tokens"] > 90 for u in again), again
     server.wait_until(lambda: metric(server, "plimsoll_llama_requests_done_total") == 6, what="the scrape after the last answer")
-    (cached,) = cells(server, "cached")
-    assert 0 < cached < 2048
+    server.wait_until(lambda: cells(server, "used") == [0] and 0 < cells(server, "cached")[0] < 2048, what="beginnings are kept")
 
 
 def test_grammars_bind_and_cannot_kill(serve, model):
@@ -190,11 +214,13 @@ def test_clients_that_leave_give_their_cells_back(serve, model):
     server = llama(serve, model, ctx=512).ready()
     body = json.dumps({"messages": STORY, "stream": True, "ignore_eos": True, "max_tokens": 300}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    for _ in range(50):
+    for turn in range(100):
         socks = [connect(server.address) for _ in range(2)]
         for sock in socks:
             sock.sendall(head.encode() + body)
         for sock in socks:
+            if turn % 10 == 0:
+                assert sock.recv(4096)  # in the middle of its answer
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             sock.close()
     server.wait_until(lambda: metric(server, "plimsoll_llama_requests_cancelled_total"), what="clients that left are noticed")
@@ -224,14 +250,21 @@ def test_replaced_and_killed_under_load(serve, model):
 
 
 def test_files_that_are_no_model(serve, model, tmp_path):
-    cut, other = tmp_path / "cut.gguf", tmp_path / "other.gguf"
-    data = model.read_bytes()
-    cut.write_bytes(data[: len(data) // 2])
-    other.write_bytes(b"PK\x03\x04" + data[4:1000])
-    for file, words in ((cut, "not within the file bounds"), (other, "magic")):
+    data, key = model.read_bytes(), b"\x01" + bytes(7) + b"k"
+    files = {
+        "cut": (data[: len(data) // 2], "not within the file bounds"),
+        "other": (b"PK\x03\x04" + data[4:1000], "magic"),
+        # huge metadata: more keys than there are numbers, a text and a list of 2^60
+        "keys": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 62), ""),
+        "text": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + key + struct.pack("<IQ", 8, 1 << 60), ""),
+        "list": (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + key + struct.pack("<IIQ", 9, 4, 1 << 60), ""),
+    }
+    for name, (content, words) in files.items():
+        file = tmp_path / f"{name}.gguf"
+        file.write_bytes(content)
         server = serve(str(file), "--name", "chat", "--backoff.attempts", 1, "--failed_exit", "1s")
         failed = server.wait_for("worker.start_failed")
-        assert failed["cause"] == "init_failed" and words in failed["last_line"], failed
+        assert failed["cause"] == "init_failed" and words in failed["last_line"] and f"{name}.gguf: " in failed["last_line"], failed
         assert server.wait_exit() == 6
 
 
@@ -281,3 +314,92 @@ def test_measure_is_what_loading_takes(model):
     plan = json.loads(done.stdout)
     assert plan["kv_bytes"] == 23040 * 4096 and plan["trained"] == 8192
     assert plan["weights_bytes"] > 90e6 and 0 < plan["compute_bytes"] < 64e6
+
+
+def test_the_page_tells_of_cells_steps_and_requests(serve, model):
+    server = llama(serve, model).ready()
+    (pid,) = server.workers().values()
+    assert chat(server, max_tokens=6, ignore_eos=True).status == 200
+    assert chat(server, max_tokens=100000).status == 400
+    steps = "plimsoll_step_seconds_count"
+    server.wait_until(lambda: (metric(server, steps) or 0) >= 6, what="its steps are counted")
+    assert cells(server, "total", "used", "parked") == [1024, 0, 0]
+    assert metric(server, "plimsoll_kv_preemptions_total") == 0
+    page = open_page(server.pid, pid)
+    assert page["begun"] == page["ended"] == 2 and page["in_flight"] == 0 and page["loaded_ms"] > 0
+    # a main that comes after a crash does not count again what the last one has counted
+    before = page["progress"]
+    os.kill(server.main_pid(), signal.SIGKILL)
+    server.wait_for("main.adopted")
+    server.wait_until(lambda: (s := server.try_status()) and s["ready"], what="the next main is ready")
+    server.wait_until(lambda: metric(server, steps) == 0, what="only new steps count")
+    assert server.workers() == {1: pid} and page["progress"] >= before
+    assert chat(server, max_tokens=4, ignore_eos=True).status == 200
+    server.wait_until(lambda: metric(server, steps) >= 4, what="and they do")
+
+
+def test_plan_asks_llama_cpp_itself(model):
+    if sanitized():
+        pytest.skip("llama.cpp is not built with sanitizers")
+    done = run_plimsoll("plan", model, "--gpu", "card:2GiB", "--max-len", "4096", "--json")
+    plan = json.loads(done.stdout)
+    measured = plan["measured"]
+    assert done.returncode == 0 and measured["cells"] == min(plan["ctx_size"], 65536) and measured["parallel"] == plan["parallel"]
+    assert abs(measured["kv_bytes"] / (23040 * measured["cells"]) - 1) < 0.001 and measured["drift_ratio"] < 0.002
+    assert measured["weights_bytes"] > 90e6 and measured["compute_bytes"] > 0
+    assert "dry run of" in run_plimsoll("plan", model, "--gpu", "card:2GiB", "--max-len", "4096").stdout
+
+
+def test_a_model_in_several_files(serve, model, tmp_path):
+    whole = llama(serve, model, ctx=512).ready()
+    prompt = {"prompt": "The capital of Norway is", "temperature": 0, "max_tokens": 8}
+    wanted = whole.post("/v1/completions", prompt, timeout=110).json()["choices"][0]["text"]
+    whole.end()
+    first, second = split_gguf(model, tmp_path, "two")
+    server = llama(serve, first, ctx=512).ready()
+    assert server.post("/v1/completions", prompt, timeout=110).json()["choices"][0]["text"] == wanted
+    server.end()
+    second.unlink()
+    server = serve(str(first), "--name", "chat", "--backoff.attempts", 1, "--failed_exit", "1s")
+    failed = server.wait_for("worker.start_failed")
+    assert failed["cause"] == "init_failed" and "two-00002-of-00002.gguf" in failed["last_line"], failed
+    assert server.wait_exit() == 6
+
+
+def test_prompts_that_cannot_be_and_texts_that_are_never_cut(serve, model):
+    server = llama(serve, model).ready()
+    (pid,) = server.workers().values()
+    for path, body in (("/v1/completions", {"prompt": ""}), ("/v1/completions", {"prompt": []}), ("/v1/completions", {}),
+                       ("/v1/completions", {"prompt": [[]]}), ("/v1/completions", {"prompt": [999999]}),
+                       ("/v1/chat/completions", {"messages": []}), ("/v1/completions", {"prompt": "x", "max_tokens": 0}),
+                       ("/v1/completions", {"prompt": "x", "grammar": 'root ::= "a"', "json_schema": {"type": "null"}}),
+                       ("/v1/completions", {"prompt": "x", "grammar": 'root ::= "a"', "ignore_eos": True}),
+                       ("/v1/completions", {"prompt": "x " * 2000})):
+        reply = server.post(path, body, timeout=110)
+        assert reply.status == 400 and reply.json()["error"]["type"] == "invalid_request_error", (body, reply)
+    # one character is several tokens: every event is whole UTF-8 nevertheless
+    text = "😀 Größe 漢字 🏴󠁧󠁢󠁳󠁣󠁴󠁿!"
+    reply = chat(server, grammar=f'root ::= "{text}"', max_tokens=100, stream=True)
+    events = [json.loads(line[6:]) for line in reply.body.decode("utf-8", "strict").splitlines() if line.startswith("data: {")]
+    pieces = [e["choices"][0]["delta"].get("content") or "" for e in events if e["choices"]]
+    assert "".join(pieces) == text and "\ufffd" not in text and len(pieces) > 5
+    # cut by max_tokens in the middle of a character: what is left of it is told as one, never as broken bytes
+    cut = content(chat(server, grammar=f'root ::= "{text}"', max_tokens=2))
+    assert text.startswith(cut.rstrip("\ufffd"))
+    assert server.workers() == {1: pid}
+
+
+def test_a_grammar_that_takes_for_ever_ends_alone(serve, model):
+    """llama.cpp cannot be interrupted in one: the worker ends, who else was there is asked again, and the second time the
+    request is refused before anybody sees it."""
+    server = llama(serve, model).ready()
+    assert chat(server, grammar='root ::= ([a-z]? [0-9]?){0,40} "!"').status == 400
+    endless = {"grammar": 'root ::= x{0,40} "!"\nx ::= [a-z]? [0-9]?', "max_tokens": 9}
+    first = chat(server, **endless)
+    assert first.status in (502, 422), first
+    deaths = server.wait_for("worker.death", count=2)
+    assert deaths["cause"] == "crashed" and "grammar took more than 2 s" in json.dumps(server.log.find("worker.death")) + server.stdout(), deaths
+    server.wait_until(lambda: (s := server.try_status()) and s["ready"], what="it is back")
+    again = chat(server, **endless)
+    assert again.status == 422 and "request_quarantined" in again.text(), again
+    assert chat(server, max_tokens=2).status == 200

@@ -131,6 +131,8 @@ def test_gguf_whole_and_split(tmp_path):
     d = document(tmp_path / "m.gguf", "--gpu", "t4")
     assert d["engine"] == "llama.cpp" and d["weights_total_bytes"] == total
     assert d["token_bytes"] == 2 * 2 * 2 * 32 * 2
+    # llama.cpp itself cannot be asked: this is no whole model
+    assert d["measured"]["why_not"] and "no dry run" in plan(tmp_path / "m.gguf", "--gpu", "t4").stdout
     assert document(tmp_path, "--gpu", "t4")["weights_total_bytes"] == total
     write_gguf(tmp_path / "s-00001-of-00002.gguf", keys, layers[:1])
     write_gguf(tmp_path / "s-00002-of-00002.gguf", {"split.no": 1}, layers[1:])

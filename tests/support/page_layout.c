@@ -135,6 +135,10 @@ static void print_memory(void) {
     FIELD(pl_page_engine, output);
     FIELD(pl_page_engine, tokens_in);
     FIELD(pl_page_engine, tokens_out);
+    FIELD(pl_page_engine, kv);
+    FIELD(pl_page_engine, preemptions);
+    FIELD(pl_page_engine, steps_us);
+    FIELD(pl_page_engine, steps);
     END;
     STRUCT(pl_page_tag);
     FIELD(pl_page_tag, crc);

@@ -87,3 +87,72 @@ def write_gguf(path, keys, items):
         f.write(data)
         f.truncate(-(-len(data) // 32) * 32 + at)
     return at
+
+
+GGUF_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # of values, by type
+GGUF_STRING, GGUF_ARRAY = 8, 9
+
+
+class _Reader:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, form):
+        values = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return values[0]
+
+    def string(self):
+        n = self.take("<Q")
+        self.at += n
+        return self.data[self.at - n:self.at].decode()
+
+    def skip(self, kind):
+        if kind == GGUF_STRING:
+            self.string()
+        elif kind == GGUF_ARRAY:
+            inner, n = self.take("<I"), self.take("<Q")
+            if inner == GGUF_STRING:
+                for _ in range(n):
+                    self.string()
+            else:
+                self.at += n * GGUF_SIZES[inner]
+        else:
+            self.at += GGUF_SIZES[kind]
+
+
+def split_gguf(path, folder, stem, parts=2, align=32):
+    """A model in several files, as llama.cpp's gguf-split makes them: keys in the first, tensors in all. Their paths."""
+    r = _Reader(path.read_bytes())
+    magic, version, tensors, keys = r.take("4s"), r.take("<I"), r.take("<Q"), r.take("<Q")
+    assert magic == b"GGUF"
+    begin = r.at
+    for _ in range(keys):
+        r.string()
+        r.skip(r.take("<I"))
+    metadata, items = r.data[begin:r.at], []
+    for _ in range(tensors):
+        name, dims = r.string(), r.take("<I")
+        shape = [r.take("<Q") for _ in range(dims)]
+        items.append((name, shape, r.take("<I"), r.take("<Q")))
+    start = -(-r.at // align) * align
+    ends = sorted([at for *_, at in items] + [len(r.data) - start])
+    out, each = [], -(-tensors // parts)
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    for part in range(parts):
+        mine = items[part * each:(part + 1) * each]
+        split = (text("split.no") + struct.pack("<IH", 2, part) + text("split.count") + struct.pack("<IH", 2, parts)
+                 + text("split.tensors.count") + struct.pack("<Ii", 5, tensors))
+        head = struct.pack("<4sIQQ", magic, version, len(mine), 3 + (keys if part == 0 else 0))
+        head += (metadata if part == 0 else b"") + split
+        body = bytearray()
+        for name, shape, kind, at in mine:
+            head += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape) + struct.pack("<IQ", kind, len(body))
+            body += r.data[start + at:start + ends[ends.index(at) + 1]]
+            body += bytes(-len(body) % align)
+        out.append(folder / f"{stem}-{part + 1:05}-of-{parts:05}.gguf")
+        out[-1].write_bytes(head + bytes(-len(head) % align) + body)
+    return out

@@ -27,7 +27,7 @@ static void expect_root(const char *schema, const char *root) {
     assert_non_null(at);
     snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
     assert_string_equal(line + strlen("root ::= "), root);
-    assert_null(pl_llm_grammar_fault(out.data, out.len));
+    assert_null(pl_llm_grammar_fault(out.data, out.len, true));
     pl_buf_free(&out);
 }
 
@@ -147,6 +147,12 @@ TEST(what_is_not_supported_is_named) {
     expect_fault("{\"type\":\"object\",\"properties\":{},\"required\":[\"x\"]}", "x is not among");
     expect_fault("{\"$ref\":\"http://a/b\"}", "$ref");
     expect_fault("{\"$ref\":\"#/$defs/gone\"}", "nowhere");
+    expect_fault("{\"$ref\":\"#/$defs/a/b\",\"$defs\":{\"b\":{\"type\":\"null\"}}}", "$ref");
+    expect_fault("{\"$ref\":\"#\"}", "back to itself");
+    expect_fault("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", "back to itself");
+    expect_fault("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"oneOf\":[{\"$ref\":\"#/$defs/"
+                 "b\"}]},\"b\":{\"$ref\":\"#/$defs/a\"}}}",
+                 "back to itself");
     expect_fault("{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no whole number");
     expect_fault("{\"type\":\"text\"}", "no type of JSON");
     expect_fault("3", "a schema is an object");
@@ -162,15 +168,64 @@ TEST(grammars_that_would_end_the_process) {
     static char nested[45000], rules[PL_LLM_GRAMMAR_BYTES + 2];
     strcpy(nested, "root ::= ");
     memset(nested + 9, '(', 20000);
-    assert_string_equal(pl_llm_grammar_fault(nested, strlen(nested)), "it nests brackets deeper than 64");
-    assert_null(pl_llm_grammar_fault("root ::= \"((((\" [(] # ((((\n", 26));
+    assert_string_equal(pl_llm_grammar_fault(nested, strlen(nested), false),
+                        "it nests brackets deeper than 64");
+    assert_null(pl_llm_grammar_fault("root ::= \"((((\" [(] # ((((\n", 26, false));
     memset(rules, 'a', sizeof rules);
-    assert_non_null(pl_llm_grammar_fault(rules, sizeof rules));
+    assert_non_null(pl_llm_grammar_fault(rules, sizeof rules, false));
     size_t n = 0;
     for (int i = 0; i < 2049; i++) n += (size_t)snprintf(rules + n, sizeof rules - n, "r%d ::= \"a\"\n", i);
-    assert_string_equal(pl_llm_grammar_fault(rules, n), "it has more than 2,048 rules");
-    assert_non_null(pl_llm_grammar_fault("root ::= \"a\"{1,999999}", 22));
-    assert_non_null(pl_llm_grammar_fault("root ::= \"\0\"", 12));
+    assert_string_equal(pl_llm_grammar_fault(rules, n, false), "it has more than 2,048 rules");
+    assert_non_null(pl_llm_grammar_fault("root ::= \"a\"{1,999999}", 22, false));
+    static const char *const refused[] = { "root ::= [b-z]{9,3}",
+                                           "root ::= \"a\"{2,0}",
+                                           "root ::= \"a\"{",
+                                           "root ::= \"a\"{,3}",
+                                           "root ::= \"a\"{1 2}",
+                                           "root ::= \"a\"{2000}{2000}",
+                                           "root ::= \"a\"{0,99999999999999999999}" };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (pl_llm_grammar_fault(refused[i], strlen(refused[i]), false) == NULL)
+            fail_msg("taken: %s", refused[i]);
+    static const char *const taken[] = { "root ::= [b-z]{3,9}", "root ::= \"a\"{ 2 , 2 } x\nx ::= [0-9]{3,}",
+                                         "root ::= (\"a\" | [{}]){0,2000}", "root ::= \"{9,3}\" # {9,3}" };
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        assert_null(pl_llm_grammar_fault(taken[i], strlen(taken[i]), false));
+    /* ways that multiply with every character of a token */
+    static const char *const slow[] = {
+        "root ::= ([a-z]? [0-9]?){0,40} \"!\"",
+        "root ::= (([a-z]?){0,8} [0-9]?){0,8} \"!\"",
+        "root ::= ([a-z] | \"\"){0,9}",
+        "root ::= (\"a\" | ){2,3}",
+        "root ::= ([a-z]* | \"b\"){3}",
+        "root ::= a? a? a? a? a? a? a? a? a? a? a? a? a? a? a? a? a?\na ::= [a-z]",
+        "root ::= \"x\" ([a-z]? a? a? a? a? a? a? a? a? a? a? a? a? a? a? a? a*)\na ::= [a-z]",
+        "root ::= \"a\")"
+    };
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
+        if (pl_llm_grammar_fault(slow[i], strlen(slow[i]), false) == NULL) fail_msg("taken: %s", slow[i]);
+    static const char *const quick[] = {
+        "root ::= (\"a\" [0-9]?){0,40}",
+        "root ::= a? a? a? a? a? a? a? a? \"x\" a? a? a? a? a? a? a? a? a?\na ::= [a-z]",
+        "root ::= ([a-z]? \"b\"){2,9} | \"\"", "root ::= ([a-z]?)? (\"c\" | \"\")\nx ::= \"\" | \"d\"{2}"
+    };
+    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) {
+        const char *fault = pl_llm_grammar_fault(quick[i], strlen(quick[i]), false);
+        if (fault != NULL) fail_msg("%s: %s", quick[i], fault);
+    }
+    /* small texts that llama.cpp would write out to gigabytes */
+    static char bomb[60000];
+    size_t at = (size_t)snprintf(bomb, sizeof bomb, "root ::= ");
+    while (at < sizeof bomb - 20) at += (size_t)snprintf(bomb + at, 20, "[a]{1,2000}");
+    assert_string_equal(pl_llm_grammar_fault(bomb, at, false),
+                        "its repetitions make more than 65,536 elements");
+    memset(bomb, 'x', sizeof bomb);
+    memcpy(bomb, "root ::= \"", 10);
+    memset(bomb + 40000, '+', sizeof bomb - 40000);
+    bomb[39999] = '"';
+    assert_string_equal(pl_llm_grammar_fault(bomb, sizeof bomb, false),
+                        "its repetitions make more than 65,536 elements");
+    assert_non_null(pl_llm_grammar_fault("root ::= \"\0\"", 12, false));
 }
 
 RUN(cmocka_unit_test(plain_kinds), cmocka_unit_test(objects_and_arrays),

@@ -313,6 +313,69 @@ TEST(wishes_that_cannot_be_are_usage_errors) {
     }
 }
 
+/* A dry run that takes `times` (of 1000) what the formula says. */
+static struct pl_measured dry_run(uint64_t cells, uint64_t times) {
+    struct pl_llama o = {
+        .n_ctx = cells, .n_seq = 4, .n_ubatch = 512, .n_outputs = 512, .type_k = "f16", .type_v = "f16"
+    };
+    return (struct pl_measured){ .cells = cells,
+                                 .parallel = 4,
+                                 .kv = pl_llama_bytes(p.ranks[0].part, &o).kv / 1000 * times,
+                                 .compute = 100 * PL_MIB,
+                                 .output = PL_MIB,
+                                 .version = "0.5" };
+}
+
+TEST(a_dry_run_that_agrees_changes_nothing) {
+    model("llama-3.1-8b");
+    struct pl_ask a = ask("card:24GiB", PL_ENGINE_LLAMA);
+    a.max_len = 8192;
+    plan(a);
+    uint64_t ctx = p.ctx;
+    struct pl_measured d = dry_run(4096, 1010);
+    assert_true(p.fits);
+    pl_plan_measured(&p, &d);
+    assert_true(p.fits && !p.provisional && p.has_measured);
+    assert_int_equal(p.ctx, ctx);
+    assert_in_range(p.measured_off, 9, 10);
+}
+
+TEST(where_the_formula_is_off_the_dry_run_decides) {
+    model("llama-3.1-8b");
+    struct pl_ask a = ask("card:24GiB", PL_ENGINE_LLAMA);
+    a.max_len = 8192;
+    plan(a);
+    uint64_t ctx = p.ctx;
+    struct pl_measured d = dry_run(4096, 2000);
+    pl_plan_measured(&p, &d);
+    assert_true(p.fits && p.provisional);
+    assert_true(p.ctx < ctx * 6 / 10 && p.ctx > ctx * 4 / 10);
+    /* so much that not even one request is left */
+    plan(a);
+    d = dry_run(4096, 30000);
+    pl_plan_measured(&p, &d);
+    assert_false(p.fits);
+    assert_string_equal(p.binds, "length");
+    assert_true(p.longest < 8192);
+    assert_int_equal(pl_plan_status(&p), 1);
+    /* smaller than planned: nobody is told more than the formula allows */
+    plan(a);
+    d = dry_run(4096, 500);
+    pl_plan_measured(&p, &d);
+    assert_int_equal(p.ctx, ctx);
+}
+
+TEST(without_a_dry_run_the_reason_is_shown) {
+    struct pl_buf b;
+    model("llama-3.1-8b");
+    plan(ask("card:40GiB", PL_ENGINE_LLAMA));
+    pl_plan_measured(&p, &(struct pl_measured){ .why_not = "this build is without it" });
+    pl_buf_init(&b, 0);
+    assert_true(p.fits && pl_plan_show(&p, false, &arena, &b));
+    assert_non_null(strstr(pl_buf_text(&b), "no dry run, sizes are the formula's: this build is without it"));
+    pl_buf_free(&b);
+}
+
 TEST(every_card_of_the_table_has_a_source) {
     const char *name;
     for (size_t i = 0; (name = pl_gpu_name(i, NULL)) != NULL; i++) {
@@ -342,6 +405,9 @@ int main(void) {
         cmocka_unit_test(flags_always_bound_length_utilization_and_shutdown),
         cmocka_unit_test(strategies_for_the_worked_example_equal_the_hand_computation),
         cmocka_unit_test(wishes_that_cannot_be_are_usage_errors),
+        cmocka_unit_test(a_dry_run_that_agrees_changes_nothing),
+        cmocka_unit_test(where_the_formula_is_off_the_dry_run_decides),
+        cmocka_unit_test(without_a_dry_run_the_reason_is_shown),
         cmocka_unit_test(every_card_of_the_table_has_a_source),
     };
     return cmocka_run_group_tests(tests, NULL, end);

@@ -324,7 +324,7 @@ TEST(devices_host_and_engine_are_read_once_they_were_sampled) {
     assert_false(pl_page_engine(&p, &engine));
     *page_device(&m, 3) = (struct pl_page_device){ 3, 0, 9, 10, 11, 12, 13, 14, 15, 16, 17, "GPU-ab", { 0 } };
     *page_host(&m) = (struct pl_page_host){ 1, 2, 3, 4, 5, 6, 7, { 0 } };
-    *page_engine(&m) = (struct pl_page_engine){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, { 0 } };
+    *page_engine(&m) = (struct pl_page_engine){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, { 15, 16 } };
     assert_true(pl_page_device(&p, 3, &d));
     const struct pl_page_device_now wanted = { .index = 3,
                                                .sampled_us = 9,
@@ -346,7 +346,8 @@ TEST(devices_host_and_engine_are_read_once_they_were_sampled) {
     const struct pl_page_host_now host_wanted = { 1, 2, 3, 4, 5, 6, 7 };
     assert_memory_equal(&host, &host_wanted, sizeof host);
     assert_true(pl_page_engine(&p, &engine));
-    const struct pl_page_engine_now engine_wanted = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    const struct pl_page_engine_now engine_wanted = { 1, 2,  3,  4,  5,  6,  7,         8,
+                                                      9, 10, 11, 12, 13, 14, { 15, 16 } };
     assert_memory_equal(&engine, &engine_wanted, sizeof engine);
     memset(page_device(&m, 3)->uuid, 'x', sizeof page_device(&m, 3)->uuid);
     page_device(&m, 3)->uuid[5] = '\n';

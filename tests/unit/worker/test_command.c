@@ -271,8 +271,15 @@ TEST(the_environment_of_a_command) {
     assert_string_equal(variable("PLIMSOLL_AGENTS"), "/run/p/agents.sock");
     pl_config_destroy(c);
 
+    c = with("llama-server -m a.gguf");
+    cook(c, &facts);
+    assert_string_equal(variable("OMP_WAIT_POLICY"), "passive");
+    assert_string_equal(variable("GOMP_SPINCOUNT"), "0");
+    pl_config_destroy(c);
+
     c = with("vllm serve M");
     cook(c, &facts);
+    assert_null(variable("OMP_WAIT_POLICY"));
     assert_string_equal(variable("VLLM_NO_USAGE_STATS"), "1");
     assert_null(variable("PROMETHEUS_MULTIPROC_DIR")); /* vLLM has a folder of its own when it needs one */
     assert_null(variable("BENTOML_CONTAINERIZED"));

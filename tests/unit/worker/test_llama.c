@@ -95,6 +95,7 @@ TEST(every_setting_is_a_flag) {
                  { "llama.prefix_sharing", "off", "--prefix-sharing off " },
                  { "llama.alias", "[\"a\",\"b\"]", "--alias a,b " },
                  { "traffic.queue.max_requests", "5", "--queue 5 " },
+                 { "traffic.queue.max_wait", "5s", "--max-wait-ms 5000 " },
                  { "limits.output_tokens", "77", "--max-tokens 77 " } };
     struct pl_config *c = of_file();
     char word[] = "OMP_WAIT_POLICY=active", *environment[] = { word, NULL };
