@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
 STRING = r'"((?:[^"\\]|\\.)*)"'
 
 
@@ -62,6 +63,21 @@ def reasons():
             "`src/worker/causes.def`.\n\n" + table(["cause", "meaning"], causes))
 
 
+def lint_rules():
+    from plimsoll.lint.rules import PRELUDE, RULES, SERVICE
+
+    out = ("# Rules of `plimsoll lint`\n\nMade from `python/plimsoll/lint/rules.py`; each example is a test. "
+           "[lint.md](../lint.md) tells how to use it.\n\n"
+           + table(["id", "level", "meaning"], [(f"[{r.id}](#{r.id.lower()})", r.level, r.title) for r in RULES])
+           + "\nExamples begin with these lines, and those that are no whole class stand in this one:\n\n```python\n"
+           + PRELUDE.rstrip() + "\n\n" + SERVICE.rstrip() + "\n```\n")
+    for r in RULES:
+        language = "yaml" if r.title.startswith("bentofile") else "python"
+        out += (f"\n## {r.id}\n\n**{r.title}** ({r.level}). {r.why}\n\n*Instead*: {r.fix}\n\n"
+                f"Found:\n\n```{language}\n{r.bad}```\n\nNot found:\n\n```{language}\n{r.good}```\n")
+    return out
+
+
 def pages(build):
     plimsoll = pathlib.Path(build) / "bin/plimsoll"
 
@@ -74,6 +90,7 @@ def pages(build):
         "docs/reference/metrics.md": metrics(),
         "docs/reference/events.md": events(),
         "docs/reference/reasons.md": reasons(),
+        "docs/reference/rules.md": lint_rules(),
     }
 
 

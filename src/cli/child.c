@@ -14,7 +14,8 @@
 static _Noreturn void become(const struct pl_child *ask, int out) {
     int nothing = open("/dev/null", O_RDWR);
     if (nothing == -1) _exit(126);
-    dup2(nothing, 0), dup2(out, 1);
+    if (!ask->reads_stdin) dup2(nothing, 0);
+    dup2(out, 1);
     if (!ask->shows_stderr) dup2(nothing, 2);
     const char *old = getenv("PYTHONPATH");
     char *path = NULL;

@@ -144,6 +144,15 @@ static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
 
+static const struct pl_flag lint_flags[] = {
+    { "select", 0, PL_FLAG_VALUE, "IDS", "these rules only: PL005,PL006" },
+    { "ignore", 0, PL_FLAG_VALUE, "IDS", "all but these" },
+    { "strict", 0, PL_FLAG_SWITCH, NULL, "exit status 1 for warnings too" },
+    { "rules", 0, PL_FLAG_SWITCH, NULL, "list the rules, or explain those of --select" },
+    { "stdin-name", 0, PL_FLAG_VALUE, "FILE", "the file is on stdin and called FILE" },
+    { "python", 0, PL_FLAG_VALUE, "PATH", "the interpreter whose syntax the files have (as with serve)" },
+};
+
 const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
     static const struct {
         const char *verb;
@@ -162,6 +171,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
         { "soak", soak_flags, sizeof soak_flags / sizeof *soak_flags },
+        { "lint", lint_flags, sizeof lint_flags / sizeof *lint_flags },
         { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },
     };

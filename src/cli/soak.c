@@ -89,6 +89,7 @@ static bool read_wish(const struct pl_cli *cli, struct pl_soak_wish *w, struct p
     w->metrics = pl_args_value(&cli->args, "metrics");
     w->gpu = pl_args_value(&cli->args, "drydock");
     w->trace_host = pl_args_has(&cli->args, "host");
+    w->tune = pl_args_has(&cli->args, "tune");
     if (w->route != NULL && w->route[0] != '/')
         return PL_FAIL(err, PL_E_USAGE, "--route: '%.80s' does not begin with a slash", w->route);
     if (!count_flag(cli, "requests", SHORTEST, LONGEST, &w->requests, err) ||
@@ -321,7 +322,7 @@ static int compare(struct pl_cli *cli, struct pl_soak_wish *w, const char *const
 }
 
 static int run_one(struct pl_cli *cli, struct pl_soak_wish *w, struct pl_err *err) {
-    bool tune = pl_args_has(&cli->args, "tune");
+    bool tune = w->tune;
     if (tune && !pl_args_has(&cli->args, "scenario"))
         w->scenarios = 1u << PL_SOAK_CONCURRENCY | 1u << PL_SOAK_BATCH;
     json_t *doc = pl_soak_run(w, err);

@@ -48,7 +48,8 @@ struct pl_soak_wish {
     int pid;
     const char *metrics;
     const char *gpu;         /* NULL: no dry dock */
-    bool trace_host;         /* tracemalloc in the worker */
+    bool tune;
+    bool trace_host; /* tracemalloc in the worker */
     const char *const *with; /* KEY=VALUE, for the server that is started; NULL at the end, or NULL */
 };
 
@@ -71,6 +72,8 @@ struct pl_soak_place {
 /* Starts it and waits until all its workers are ready, or finds it. False with err, nothing is left then. */
 bool pl_soak_open(const struct pl_soak_wish *w, struct pl_soak_place *p, struct pl_err *err);
 void pl_soak_close(struct pl_soak_place *p);
+/* Where an http:// URL leads: `to`, `host` and `base` are set. */
+bool pl_soak_dial_url(const char *url, struct pl_soak_place *p, char port[16], struct pl_err *err);
 /* A document of the admin side; NULL with err. */
 json_t *pl_soak_ask(struct pl_soak_place *p, const char *target, struct pl_err *err);
 /* Our own SIGINT or SIGTERM came: everything ends early. */

@@ -187,10 +187,37 @@ static uint64_t host_of(int pid) {
     return m.anon + (m.swap != PL_PROC_UNKNOWN ? m.swap : 0);
 }
 
+/* process_resident_memory_bytes of a page of metrics; 0: it is not there. */
+static uint64_t resident_of(const char *url, struct pl_err *err) {
+    static const char family[] = "process_resident_memory_bytes";
+    struct pl_soak_place p = { .child = 0 };
+    struct pl_buf page;
+    char port[16];
+    double bytes = 0;
+    if (strncmp(url, "http://", 7) != 0) {
+        PL_FAIL(err, PL_E_USAGE, "--metrics: %.100s does not begin with http://", url);
+        return 0;
+    }
+    if (!pl_soak_dial_url(url, &p, port, err)) return 0;
+    pl_buf_init(&page, 64 << 20);
+    uint16_t status = pl_soak_one(&p, "GET", p.base[0] != '\0' ? p.base : "/", NULL, 0, &page);
+    for (const char *s = pl_buf_text(&page); s != NULL && status == 200; s = strchr(s, '\n')) {
+        if (*s == '\n') s++;
+        if (strncmp(s, family, sizeof family - 1) != 0) continue;
+        const char *value = s + strcspn(s, " \n"); /* labels have no blank in this one */
+        if (*value == ' ') bytes += strtod(value, NULL);
+    }
+    pl_buf_free(&page);
+    if (bytes > 0 && bytes < 9e15) return (uint64_t)bytes;
+    PL_FAIL(err, PL_E_SYS, "--metrics %.100s: no %s there (status %u)", url, family, (unsigned)status);
+    return 0;
+}
+
 static bool read_process(struct pl_soak_books *b, uint64_t sent, const struct pl_soak_wish *w,
                          struct pl_err *err) {
     struct pl_soak_worker *one = b->worker[0];
-    uint64_t bytes = host_of(w->pid);
+    uint64_t bytes = w->pid > 0 ? host_of(w->pid) : resident_of(w->metrics, err);
+    if (bytes == 0 && w->pid <= 0) return false;
     if (bytes == 0)
         return PL_FAIL(err, PL_E_SYS, "--pid %d: there is no such process, or it is another user's", w->pid);
     b->now.host = bytes;

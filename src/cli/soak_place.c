@@ -318,10 +318,14 @@ static bool resolve(struct pl_soak_place *p, const char *port, struct pl_err *er
     return ok || PL_FAIL(err, PL_E_SYS, "%s: no address", p->host);
 }
 
+bool pl_soak_dial_url(const char *url, struct pl_soak_place *p, char port[16], struct pl_err *err) {
+    return read_url(url, p, port, err) && resolve(p, port, err);
+}
+
 static bool open_url(const struct pl_soak_wish *w, struct pl_soak_place *p, struct pl_err *err) {
     char port[16];
     struct pl_err none = { 0 };
-    if (!read_url(w->target, p, port, err) || !resolve(p, port, err)) return false;
+    if (!pl_soak_dial_url(w->target, p, port, err)) return false;
     if (w->pid > 0 || w->metrics != NULL) {
         snprintf(p->service, sizeof p->service, "%.60s", p->host);
         return true;

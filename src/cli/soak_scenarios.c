@@ -25,6 +25,7 @@ enum {
     AGAIN_MS = 20000, /* second look of explain */
     AGAIN_REQUESTS = 400,
 };
+enum { TUNE_MOST = 256, TUNE_EACH = 12 };
 #define MARGIN 0.15 /* memory.margin */
 
 static const char *const names[] = { "identical", "failing",     "shapes", "batch",
@@ -494,6 +495,32 @@ static uint64_t budget_of(struct scene *s) {
     return budget > 0 ? (uint64_t)budget : 0;
 }
 
+/* What is done a second in batches of 1, 2, 4 ...: a list, or a text, that may be longer. */
+static void measure_batches(struct scene *s, const struct pl_soak_spot *spots, size_t n, uint64_t most,
+                            struct pl_err *err) {
+    json_t *steps = json_array();
+    for (size_t i = 0; i < n && json_array_size(steps) < 2 && err->code == PL_OK; i++) {
+        if (!json_is_array(spots[i].at)) continue;
+        json_array_clear(steps);
+        for (uint64_t size = 1; size <= TUNE_MOST && (most == 0 || size <= most) && err->code == PL_OK; size *= 2) {
+            json_t *body = pl_soak_resized(s->wish->body, &spots[i], size);
+            uint16_t status = probe(s, body, err);
+            json_decref(body);
+            memset(&s->load.counts, 0, sizeof s->load.counts);
+            if (status < 200 || status >= 300 || !pl_soak_send(&s->load, TUNE_EACH, err) || !read_books(s, err))
+                break;
+            const struct pl_soak_counts *c = &s->load.counts;
+            json_array_append_new(
+                steps, json_pack("{s:I,s:f,s:f}", "size", (json_int_t)size, "items_per_s",
+                                 (double)(c->ok * size) * 1e6 / (double)(c->busy_us + 1), "median_ms",
+                                 (double)pl_soak_us(c, .5) / 1000));
+        }
+        if (json_array_size(steps) > 1) json_object_set_new(s->doc, "batch_field", json_string(spots[i].name));
+    }
+    if (json_array_size(steps) > 1) json_object_set(s->doc, "batch_steps", steps);
+    json_decref(steps);
+}
+
 static bool batch(struct scene *s, struct pl_err *err) {
     struct pl_soak_spot spots[PL_SOAK_PLACES];
     size_t n = pl_soak_spots(s->wish->body, spots, PL_SOAK_PLACES);
@@ -508,6 +535,11 @@ static bool batch(struct scene *s, struct pl_err *err) {
     b.budget = budget_of(s);
     b.spot = b.budget > 0 && s->books.last_peak_bytes > 0 ? find_batch(s, spots, n, err) : NULL;
     if (err->code != PL_OK) return false;
+    if (b.spot == NULL && s->wish->tune) {
+        measure_batches(s, spots, n, 0, err);
+        is(s, "clean");
+        return err->code == PL_OK;
+    }
     if (b.spot == NULL) {
         is(s, "unknown");
         note(s,
@@ -533,6 +565,7 @@ static bool batch(struct scene *s, struct pl_err *err) {
         json_object_set_new(o, "bytes_per_item",
                             json_integer((json_int_t)((b.good_peak - b.one_peak) / (b.good - 1))));
     json_object_set_new(s->doc, "batch", o);
+    if (s->wish->tune && s->books.gone == 0) measure_batches(s, spots, n, b.good, err);
     if (s->books.gone > 0) death_of(s);
     return true;
 }

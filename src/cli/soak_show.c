@@ -7,7 +7,7 @@
 #include "cli/drydock_report.h"
 #include "cli/soak.h"
 
-enum { CURVE_WIDTH = 58, PEAKS_SHOWN = 8 };
+enum { CURVE_WIDTH = 46, PEAKS_SHOWN = 8 };
 
 static const char *text(const json_t *o, const char *key) {
     const char *s = json_string_value(json_object_get(o, key));
@@ -43,7 +43,7 @@ static void spark(const double *v, size_t n, size_t width, struct pl_buf *out) {
     }
     if (n < width) width = n;
     double span = high - low;
-    bool flat = span < high / 200 && span < 1 << 20; /* a ripple is no mountain */
+    bool flat = span < high / 50; /* a ripple is no mountain */
     for (size_t i = 0; i < width; i++) {
         double x = v[width > 1 ? i * (n - 1) / (width - 1) : 0];
         int level = flat ? 0 : (int)((x - low) / span * 7.999);
@@ -154,13 +154,14 @@ static void put_curves(struct pl_buf *out, const json_t *s) {
     } rows[] = { { "device", 1 }, { "host", 3 } };
     if (json_array_size(curve) < 2) return;
     for (size_t i = 0; i < 2; i++) {
-        char bytes[24];
+        char from[24], to[24];
         double now = json_number_value(json_array_get(last, rows[i].column));
         if (now <= 0) continue;
-        pl_soak_bytes(bytes, now);
+        pl_soak_bytes(from, json_number_value(json_array_get(json_array_get(curve, 0), rows[i].column)));
+        pl_soak_bytes(to, now);
         pl_buf_addf(out, "  %-7s", rows[i].name);
         pl_soak_spark(curve, rows[i].column, CURVE_WIDTH, out);
-        pl_buf_addf(out, " %s\n", bytes);
+        pl_buf_addf(out, " %s to %s\n", from, to);
     }
 }
 
