@@ -7,6 +7,7 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_PAGE_FD      descriptor of the page (shm.h)
     PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
+    PLIMSOLL_HOSTS_FILE   names hosts that are wanted (hosts.py)
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
 it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
@@ -31,7 +32,7 @@ import os
 import stat
 import sys
 
-from plimsoll import agent, bento, control, deadline, describe, drain, explain, page, records, sessions
+from plimsoll import agent, bento, control, deadline, describe, drain, explain, hosts, page, records, sessions
 
 
 def kept_back(text):
@@ -284,6 +285,7 @@ class Launcher:
 
 
 def main():
+    hosts.install()
     launcher = Launcher(sys.argv[1:])
     bento.leave_the_path()
     try:

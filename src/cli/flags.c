@@ -116,6 +116,15 @@ static const struct pl_flag drydock_flags[] = {
     { "trace", 0, PL_FLAG_SWITCH, NULL, "log each call that does nothing and each function looked up" },
     { "list", 0, PL_FLAG_SWITCH, NULL, "the GPU names" },
 };
+static const struct pl_flag check_flags[] = {
+    { "gpu", 0, PL_FLAG_VALUE, "GPU", "the stand-in card (a100-40)" },
+    { "quick", 0, PL_FLAG_SWITCH, NULL, "soak with the good request only, and fewer of them" },
+    { "route", 0, PL_FLAG_VALUE, "R", "path to post to (the only one that the service has)" },
+    { "body", 0, PL_FLAG_VALUE, "JSON|@FILE", "what to post (the examples of its schema)" },
+    { "failing", 0, PL_FLAG_VALUE, "JSON|@FILE", "what it fails on (the body, spoilt)" },
+    { "junit", 0, PL_FLAG_VALUE, "FILE", "the points as JUnit XML too" },
+    { "html", 0, PL_FLAG_VALUE, "FILE", "a page with plots too" },
+};
 static const struct pl_flag soak_flags[] = {
     { "scenario", 0, PL_FLAG_VALUE, "LIST",
       "identical, failing, shapes, batch, cancel, concurrency, idle; several by commas; all (identical)" },
@@ -170,6 +179,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "report", report_flags, sizeof report_flags / sizeof *report_flags },
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
+        { "check", check_flags, sizeof check_flags / sizeof *check_flags },
         { "soak", soak_flags, sizeof soak_flags / sizeof *soak_flags },
         { "lint", lint_flags, sizeof lint_flags / sizeof *lint_flags },
         { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },

@@ -71,7 +71,7 @@ static bool scenario_flag(const struct pl_cli *cli, unsigned *out, struct pl_err
     return true;
 }
 
-static bool read_wish(const struct pl_cli *cli, struct pl_soak_wish *w, struct pl_err *err) {
+bool pl_soak_read_wish(const struct pl_cli *cli, struct pl_soak_wish *w, struct pl_err *err) {
     uint64_t concurrency = 0, pid = 0;
     int64_t ms = 0;
     const char *rate = pl_args_value(&cli->args, "rate"), *time = pl_args_value(&cli->args, "max-time");
@@ -102,7 +102,7 @@ static bool read_wish(const struct pl_cli *cli, struct pl_soak_wish *w, struct p
     return true;
 }
 
-static void free_wish(struct pl_soak_wish *w) {
+void pl_soak_free_wish(struct pl_soak_wish *w) {
     json_decref(w->body);
     json_decref(w->failing);
 }
@@ -150,7 +150,9 @@ static const char *worst_of(const json_t *scenarios) {
             const char *result = json_string_value(json_object_get(s, "result"));
             if (result != NULL && strcmp(result, order[k]) == 0) return order[k];
         }
-    return "clean";
+    json_array_foreach(scenarios, i, s) if (strcmp(json_string_value(json_object_get(s, "result")),
+                                                   "skipped") != 0) return "clean";
+    return "unknown"; /* nothing applied */
 }
 
 static json_t *new_document(const struct pl_soak_wish *w, const struct pl_soak_place *p) {
@@ -348,7 +350,7 @@ int pl_verb_soak(struct pl_cli *cli) {
     int status = -1;
     for (size_t i = 0; i < cli->args.flag_count && count < WITH_MOST; i++)
         if (strcmp(cli->args.flags[i].name, "with") == 0) with[count++] = cli->args.flags[i].value;
-    bool ok = read_wish(cli, &w, &err);
+    bool ok = pl_soak_read_wish(cli, &w, &err);
     for (size_t i = 0; ok && i < count; i++)
         if (strchr(with[i], '=') == NULL)
             ok = PL_FAIL(&err, PL_E_USAGE, "--with: '%.80s' is not KEY=VALUE", with[i]);
@@ -360,7 +362,7 @@ int pl_verb_soak(struct pl_cli *cli) {
         if (!compares && count > 0) w.with = with;
         status = compares ? compare(cli, &w, count > 0 ? with : NULL, &err) : run_one(cli, &w, &err);
     }
-    free_wish(&w);
+    pl_soak_free_wish(&w);
     if (status < 0 && pl_soak_signal == 0) return pl_cli_fail(cli, &err);
     return pl_soak_leave(status);
 }

@@ -47,11 +47,16 @@ struct pl_soak_wish {
     uint64_t max_time_ms; /* of a scenario; 0: none */
     int pid;
     const char *metrics;
-    const char *gpu;         /* NULL: no dry dock */
+    const char *gpu; /* NULL: no dry dock */
     bool tune;
-    bool trace_host; /* tracemalloc in the worker */
+    bool offline;            /* the server sees no network but its own loopback */
+    bool trace_host;         /* tracemalloc in the worker */
     const char *const *with; /* KEY=VALUE, for the server that is started; NULL at the end, or NULL */
 };
+
+/* From the flags of soak and check; pl_soak_free_wish afterwards, whatever came of it. */
+bool pl_soak_read_wish(const struct pl_cli *cli, struct pl_soak_wish *w, struct pl_err *err);
+void pl_soak_free_wish(struct pl_soak_wish *w);
 
 /* --- where requests go */
 
@@ -68,10 +73,13 @@ struct pl_soak_place {
     /* of one that was started here */
     pid_t child;
     char folder[PL_SOAK_FOLDER];
+    char hosts[400]; /* wanted while there was no network; kept when it is closed */
 };
 /* Starts it and waits until all its workers are ready, or finds it. False with err, nothing is left then. */
 bool pl_soak_open(const struct pl_soak_wish *w, struct pl_soak_place *p, struct pl_err *err);
 void pl_soak_close(struct pl_soak_place *p);
+/* After a start without network that failed or not: hosts that were wanted, "a.example:443, b.example:80". */
+void pl_soak_hosts(const struct pl_soak_place *p, char *out, size_t room);
 /* Where an http:// URL leads: `to`, `host` and `base` are set. */
 bool pl_soak_dial_url(const char *url, struct pl_soak_place *p, char port[16], struct pl_err *err);
 /* A document of the admin side; NULL with err. */
@@ -150,6 +158,7 @@ struct pl_soak_worker {
 struct pl_soak_books {
     struct pl_soak_place *place;
     bool steady;
+    bool unbegun_too; /* requests that never reached a handler count, too */
     uint64_t from_ms;
     size_t count;
     struct pl_soak_worker *worker[PL_SOAK_WORKERS]; /* owned */
@@ -169,6 +178,7 @@ bool pl_soak_books_open(struct pl_soak_books *b, struct pl_soak_place *p, bool s
 /* All that ended since the last call. `sent`: requests that were sent in all, for a place without rows. */
 bool pl_soak_books_read(struct pl_soak_books *b, uint64_t sent, const struct pl_soak_wish *w,
                         struct pl_err *err);
+void pl_soak_books_again(struct pl_soak_books *b); /* forgets what it was told */
 /* Of the worker that is worst off; returns it. */
 const struct pl_soak_worker *pl_soak_books_verdict(const struct pl_soak_books *b,
                                                    struct pl_ledger_verdict *v);

@@ -63,7 +63,8 @@ static uint64_t cell(const json_t *row, size_t i) {
 
 static void take_row(struct pl_soak_books *b, struct pl_soak_worker *w, const json_t *row) {
     uint64_t flags = cell(row, FLAGS), tag = cell(row, TAG), outcome = cell(row, OUTCOME);
-    if ((flags & (PL_RECORD_UNBEGUN | PL_RECORD_WARMUP)) != 0) return;
+    bool unbegun = (flags & PL_RECORD_UNBEGUN) != 0;
+    if ((unbegun && !b->unbegun_too) || (flags & PL_RECORD_WARMUP) != 0) return;
     const struct pl_ledger_row r = {
         .at_ms = now_ms() - b->from_ms,
         .tag = (uint16_t)tag,
@@ -78,7 +79,7 @@ static void take_row(struct pl_soak_books *b, struct pl_soak_worker *w, const js
         .after = cell(row, ALLOCATED),
         .reserved = cell(row, RESERVED),
         .peak = cell(row, PEAK),
-        .host_bytes = cell(row, HOST),
+        .host_bytes = unbegun ? b->now.host : cell(row, HOST),
     };
     pl_ledger_row(&w->ledger, &r);
     b->rows++;
@@ -113,13 +114,21 @@ static void take_sample(struct pl_soak_books *b, struct pl_soak_worker *w, const
         if (d == 0 && s.gpu[d].process > b->now.reserved && b->now.reserved > 0)
             b->outside_bytes = s.gpu[d].process - b->now.reserved;
     }
-    if (b->now.host == 0 && w == b->worker[0]) b->now.host = s.host_bytes;
+    if ((b->now.host == 0 || b->unbegun_too) && w == b->worker[0]) b->now.host = s.host_bytes;
     pl_ledger_sample(&w->ledger, &s);
 }
 
 static void begin_ledger(const struct pl_soak_books *b, struct pl_soak_worker *w) {
     pl_ledger_start(&w->ledger);
     if (b->steady) pl_ledger_steady(&w->ledger);
+}
+
+void pl_soak_books_again(struct pl_soak_books *b) {
+    for (size_t i = 0; i < b->count; i++) begin_ledger(b, b->worker[i]);
+    b->points = 0;
+    b->peak_bytes = b->now.device = b->now.reserved = 0;
+    b->peaks = 0;
+    memset(b->batch, 0, sizeof b->batch);
 }
 
 /* A worker that was replaced or died begins anew. */

@@ -1,10 +1,14 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -16,7 +20,14 @@
 #include "cli/paths.h"
 #include "cli/soak.h"
 
-enum { LOOK_MS = 50, START_MS = 15 * 60 * 1000, STOP_MS = 60000, WORDS = 128, TAIL_BYTES = 2000 };
+enum {
+    LOOK_MS = 50,
+    START_MS = 15 * 60 * 1000,
+    STOP_MS = 60000,
+    WORDS = 128,
+    TAIL_BYTES = 2000,
+    NO_NAMESPACE = 119
+};
 
 volatile sig_atomic_t pl_soak_signal;
 
@@ -76,7 +87,34 @@ static void add_keys(struct words *w, const struct pl_soak_wish *wish) {
     if (a->name != NULL) add_pair(w, "--name", a->name);
 }
 
-static _Noreturn void become(const struct words *w, const struct pl_soak_wish *wish, int log) {
+/* --- no network: a namespace of its own, in which only loopback is up */
+
+static bool write_text(const char *path, const char *text) {
+    PL_AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd != -1 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
+static bool leave_network(void) {
+    char map[64];
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    if (unshare(CLONE_NEWNET) == -1) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) == -1) return false;
+        snprintf(map, sizeof map, "%u %u 1", uid, uid);
+        if (!write_text("/proc/self/uid_map", map)) return false;
+        write_text("/proc/self/setgroups", "deny");
+        snprintf(map, sizeof map, "%u %u 1", gid, gid);
+        write_text("/proc/self/gid_map", map);
+    }
+    struct ifreq lo = { .ifr_name = "lo" };
+    PL_AUTO_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd == -1 || ioctl(fd, SIOCGIFFLAGS, &lo) == -1) return false;
+    lo.ifr_flags |= IFF_UP;
+    return ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
+}
+
+static _Noreturn void become(const struct words *w, const struct pl_soak_wish *wish, const char *hosts,
+                             int log) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -86,6 +124,10 @@ static _Noreturn void become(const struct words *w, const struct pl_soak_wish *w
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, 0), dup2(log, 1), dup2(log, 2);
+    if (wish->offline) {
+        setenv("PLIMSOLL_HOSTS_FILE", hosts, 1);
+        if (!leave_network()) _exit(NO_NAMESPACE);
+    }
     if (wish->trace_host) setenv("PYTHONTRACEMALLOC", "1", 1);
     for (const char *const *v = wish->with; v != NULL && *v != NULL; v++) {
         char name[128];
@@ -98,13 +140,15 @@ static _Noreturn void become(const struct words *w, const struct pl_soak_wish *w
 }
 
 static bool spawn(const struct pl_soak_wish *wish, struct pl_soak_place *p, struct pl_err *err) {
-    static char self[PL_PATH_BYTES], run[128], state[128], log[128];
+    static char self[PL_PATH_BYTES], run[128], state[128], log[128], data[128], hosts[128];
     struct words w = { .count = 0 };
     struct pl_arena *arena = wish->cli->arena;
     if (!pl_path_program(self, err)) return false;
     snprintf(run, sizeof run, "%s/run", p->folder);
     snprintf(state, sizeof state, "%s/state", p->folder);
     snprintf(log, sizeof log, "%s/log", p->folder);
+    snprintf(data, sizeof data, "unix:%s/data", p->folder);
+    snprintf(hosts, sizeof hosts, "%s/hosts", p->folder);
     PL_AUTO_FD int fd = open(log, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0600);
     if (fd == -1) return PL_FAIL_SYS(err, errno, "make %s", log);
     add(&w, self);
@@ -119,7 +163,7 @@ static bool spawn(const struct pl_soak_wish *wish, struct pl_soak_place *p, stru
     add_pair(&w, "--state_dir", state);
     add_pair(&w, "--record.path", "memory");
     add_pair(&w, "--admin", "none");
-    add_pair(&w, "--listen", "127.0.0.1:0");
+    add_pair(&w, "--listen", data);
     add_pair(&w, "--logs.access", "off");
     add_pair(&w, "--memory.sync", "always");
     add_pair(&w, "--mode", "observe"); /* nothing is replaced or refused while it is judged */
@@ -134,7 +178,7 @@ static bool spawn(const struct pl_soak_wish *wish, struct pl_soak_place *p, stru
     }
     fflush(NULL);
     p->child = fork();
-    if (p->child == 0) become(&w, wish, fd);
+    if (p->child == 0) become(&w, wish, hosts, fd);
     return p->child > 0 || PL_FAIL_SYS(err, errno, "fork");
 }
 
@@ -148,7 +192,9 @@ static void last_words(const struct pl_soak_place *p, struct pl_err *err) {
     if (n <= 0) return;
     text[n] = '\0';
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) text[--n] = '\0';
-    for (char *s = text; (s = strchr(s, '\n')) != NULL;) line = ++s;
+    for (char *s = text; (s = strchr(s, '\n')) != NULL;)
+        if (*++s != ' ') line = s; /* what is indented belongs to the line above */
+    if (strncmp(line, "plimsoll: ", 10) == 0) line += 10;
     /* why a start failed is said in an earlier line than the last one */
     char *cause = strstr(text, "last_line=");
     if (cause != NULL) {
@@ -212,6 +258,10 @@ static bool wait_ready(struct pl_soak_place *p, struct pl_err *err) {
         if (ready) return true;
         if (failed) return false;
         if (ended(p, &how)) {
+            if (WIFEXITED(how) && WEXITSTATUS(how) == NO_NAMESPACE) {
+                PL_FAIL(err, PL_E_LIMIT, "no network namespace can be made here");
+                return pl_err_hint(err, "run check where unshare -rn works: not every container allows it");
+            }
             enum pl_code code = WIFEXITED(how) && WEXITSTATUS(how) == 3   ? PL_E_CONFIG
                                 : WIFEXITED(how) && WEXITSTATUS(how) == 2 ? PL_E_USAGE
                                                                           : PL_E_SYS;
@@ -353,8 +403,23 @@ bool pl_soak_open(const struct pl_soak_wish *w, struct pl_soak_place *p, struct 
     return false;
 }
 
+void pl_soak_hosts(const struct pl_soak_place *p, char *out, size_t room) {
+    char path[128], line[256];
+    size_t at = 0;
+    snprintf(path, sizeof path, "%s/hosts", p->folder);
+    out[0] = '\0';
+    PL_AUTO_FILE FILE *f = fopen(path, "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL && at + 1 < room) {
+        line[strcspn(line, "\n")] = '\0';
+        for (char *s = line; *s != '\0'; s++)
+            if ((unsigned char)*s <= ' ' || *s == 0x7f) *s = '?';
+        at += (size_t)snprintf(out + at, room - at, "%s%s", at > 0 ? ", " : "", line);
+    }
+}
+
 void pl_soak_close(struct pl_soak_place *p) {
     int how;
+    if (p->folder[0] != '\0') pl_soak_hosts(p, p->hosts, sizeof p->hosts);
     if (p->child > 0) {
         uint64_t until = pl_now_us() / 1000 + STOP_MS;
         kill(p->child, SIGTERM);
@@ -365,6 +430,10 @@ void pl_soak_close(struct pl_soak_place *p) {
             p->child = 0;
         }
     }
-    if (p->folder[0] != '\0') pl_tree_remove(AT_FDCWD, p->folder);
+    char *name = strrchr(p->folder, '/');
+    if (name == NULL) return;
+    *name++ = '\0';
+    PL_AUTO_FD int parent = open(p->folder[0] != '\0' ? p->folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent != -1) pl_tree_remove(parent, name);
     p->folder[0] = '\0';
 }

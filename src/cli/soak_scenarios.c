@@ -95,7 +95,16 @@ static uint16_t probe(struct scene *s, const json_t *body, struct pl_err *err) {
     uint64_t rows = s->books.rows, until = now_ms() + ROW_WAIT_MS;
     if (body == NULL || !set_body(s, body)) return 0;
     s->books.last_peak_bytes = 0;
+    struct pl_soak_counts *c = &s->load.counts;
+    uint64_t began_us = pl_now_us();
     uint16_t status = pl_soak_one(s->place, "POST", s->target, s->text, s->len, NULL);
+    c->busy_us += pl_now_us() - began_us;
+    c->sent++;
+    c->last_status = status != 0 ? status : c->last_status;
+    *(status == 0     ? &c->broken
+      : status >= 500 ? &c->server_errors
+      : status >= 400 ? &c->client_errors
+                      : &c->ok) += 1;
     s->load.n++;
     /* what never reached a handler has no row: a look is enough then */
     if (status >= 400) until = now_ms() + 200;
@@ -368,10 +377,13 @@ static json_t *find_failing(struct scene *s, struct pl_err *err) {
         }
         json_decref(body);
     }
-    if (before != NULL)
-        note(
-            s,
-            "these requests are refused before the handler: --failing names a body on which it fails itself");
+    if (before != NULL) {
+        note(s,
+             "these requests are refused before the handler: --failing names a body that it fails on itself");
+        json_object_set_new(s->doc, "before_handler", json_true());
+        s->books.unbegun_too = true;
+        pl_soak_books_again(&s->books); /* what reached a handler meanwhile is another series */
+    }
     return before;
 }
 
@@ -502,20 +514,22 @@ static void measure_batches(struct scene *s, const struct pl_soak_spot *spots, s
     for (size_t i = 0; i < n && json_array_size(steps) < 2 && err->code == PL_OK; i++) {
         if (!json_is_array(spots[i].at)) continue;
         json_array_clear(steps);
-        for (uint64_t size = 1; size <= TUNE_MOST && (most == 0 || size <= most) && err->code == PL_OK; size *= 2) {
+        for (uint64_t size = 1; size <= TUNE_MOST && (most == 0 || size <= most) && err->code == PL_OK;
+             size *= 2) {
             json_t *body = pl_soak_resized(s->wish->body, &spots[i], size);
             uint16_t status = probe(s, body, err);
             json_decref(body);
             memset(&s->load.counts, 0, sizeof s->load.counts);
-            if (status < 200 || status >= 300 || !pl_soak_send(&s->load, TUNE_EACH, err) || !read_books(s, err))
+            if (status < 200 || status >= 300 || !pl_soak_send(&s->load, TUNE_EACH, err) ||
+                !read_books(s, err))
                 break;
             const struct pl_soak_counts *c = &s->load.counts;
-            json_array_append_new(
-                steps, json_pack("{s:I,s:f,s:f}", "size", (json_int_t)size, "items_per_s",
-                                 (double)(c->ok * size) * 1e6 / (double)(c->busy_us + 1), "median_ms",
-                                 (double)pl_soak_us(c, .5) / 1000));
+            json_array_append_new(steps, json_pack("{s:I,s:f,s:f}", "size", (json_int_t)size, "items_per_s",
+                                                   (double)(c->ok * size) * 1e6 / (double)(c->busy_us + 1),
+                                                   "median_ms", (double)pl_soak_us(c, .5) / 1000));
         }
-        if (json_array_size(steps) > 1) json_object_set_new(s->doc, "batch_field", json_string(spots[i].name));
+        if (json_array_size(steps) > 1)
+            json_object_set_new(s->doc, "batch_field", json_string(spots[i].name));
     }
     if (json_array_size(steps) > 1) json_object_set(s->doc, "batch_steps", steps);
     json_decref(steps);
@@ -537,11 +551,11 @@ static bool batch(struct scene *s, struct pl_err *err) {
     if (err->code != PL_OK) return false;
     if (b.spot == NULL && s->wish->tune) {
         measure_batches(s, spots, n, 0, err);
-        is(s, "clean");
+        is(s, "skipped");
         return err->code == PL_OK;
     }
     if (b.spot == NULL) {
-        is(s, "unknown");
+        is(s, status >= 200 && status < 300 ? "skipped" : "unknown");
         note(s,
              status < 200 || status >= 300 ? "the body is answered with status %u"
              : b.budget == 0 || s->books.peak_bytes == 0

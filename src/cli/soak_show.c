@@ -363,6 +363,12 @@ static void put_case(struct pl_buf *out, const json_t *s, const char *target) {
         xml(out, pl_buf_text(&story));
         pl_buf_addf(out, "</%s>\n", bad ? "failure" : "error");
     } else {
+        if (strcmp(result, "skipped") == 0) {
+            const char *why = json_string_value(json_array_get(json_object_get(s, "notes"), 0));
+            pl_buf_adds(out, "    <skipped message=\"");
+            xml(out, why != NULL ? why : "it does not apply");
+            pl_buf_adds(out, "\"/>\n");
+        }
         pl_buf_adds(out, "    <system-out>");
         xml(out, pl_buf_text(&story));
         pl_buf_adds(out, "</system-out>\n");
@@ -373,19 +379,20 @@ static void put_case(struct pl_buf *out, const json_t *s, const char *target) {
 
 void pl_soak_junit(const json_t *doc, struct pl_buf *out) {
     const json_t *list = json_object_get(doc, "scenarios"), *s;
-    size_t i, failures = 0, errors = 0;
+    size_t i, failures = 0, errors = 0, skipped = 0;
     double seconds = 0;
     json_array_foreach(list, i, s) {
         failures += strcmp(text(s, "result"), "leak") == 0 || strcmp(text(s, "result"), "failed") == 0;
         errors += strcmp(text(s, "result"), "unknown") == 0;
+        skipped += strcmp(text(s, "result"), "skipped") == 0;
         seconds += number(s, "seconds");
     }
     pl_buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"plimsoll soak ");
     xml(out, text(doc, "target"));
-    pl_buf_addf(
-        out,
-        "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"0\" time=\"%.3f\" timestamp=\"%.19s\">\n",
-        json_array_size(list), failures, errors, seconds, text(doc, "ts"));
+    pl_buf_addf(out,
+                "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\" time=\"%.3f\" "
+                "timestamp=\"%.19s\">\n",
+                json_array_size(list), failures, errors, skipped, seconds, text(doc, "ts"));
     json_array_foreach(list, i, s) put_case(out, s, text(doc, "target"));
     pl_buf_adds(out, "</testsuite>\n");
 }
