@@ -41,21 +41,16 @@ static void look(struct finding *f, const json_t *v, const char *name) {
     f->depth--;
 }
 
-static int by_kind(const void *a, const void *b) {
-    const struct pl_soak_spot *x = a, *y = b;
-    int kx = json_is_array(x->at) ? 0 : json_is_string(x->at) ? 1 : 2;
-    int ky = json_is_array(y->at) ? 0 : json_is_string(y->at) ? 1 : 2;
-    return kx != ky ? kx - ky : x < y ? -1 : 1;
+static int kind_of(const struct pl_soak_spot *s) {
+    return json_is_array(s->at) ? 0 : json_is_string(s->at) ? 1 : 2;
 }
 
 size_t pl_soak_spots(const json_t *body, struct pl_soak_spot *out, size_t room) {
     struct finding f = { .out = out, .room = room };
     look(&f, body, "");
-    /* whole lists before what is in them, lists before texts before numbers; stable for so few */
+    /* lists before texts before numbers; a whole list stays before what is in it */
     for (size_t i = 1; i < f.count; i++)
-        for (size_t k = i; k > 0 && by_kind(&out[k - 1], &out[k]) > 0 &&
-                           json_typeof(out[k - 1].at) != json_typeof(out[k].at);
-             k--) {
+        for (size_t k = i; k > 0 && kind_of(&out[k - 1]) > kind_of(&out[k]); k--) {
             struct pl_soak_spot t = out[k];
             out[k] = out[k - 1];
             out[k - 1] = t;

@@ -120,7 +120,7 @@ static void take_sample(struct pl_soak_books *b, struct pl_soak_worker *w, const
 
 static void begin_ledger(const struct pl_soak_books *b, struct pl_soak_worker *w) {
     pl_ledger_start(&w->ledger);
-    if (b->steady) pl_ledger_steady(&w->ledger);
+    pl_ledger_steady(&w->ledger, b->steady ? PL_LEDGER_ALONE : PL_LEDGER_TOGETHER);
 }
 
 void pl_soak_books_again(struct pl_soak_books *b) {
