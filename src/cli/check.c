@@ -308,45 +308,29 @@ static json_t *document(const struct check *c) {
     return doc;
 }
 
-/* Folded at `width`, what follows indented. */
-static void put_folded(struct pl_buf *out, const char *s, size_t indent, size_t width) {
-    size_t at = 0;
-    for (const char *word = s; *word != '\0';) {
-        size_t n = strcspn(word, " ");
-        if (at > 0 && at + 1 + n > width) {
-            pl_buf_addf(out, "\n%*s", (int)indent, "");
-            at = 0;
-        } else if (at > 0) {
-            pl_buf_adds(out, " ");
-            at++;
-        }
-        for (size_t i = 0; i < n; i++) {
-            char ch = (unsigned char)word[i] < ' ' || word[i] == 0x7f ? '?' : word[i];
-            pl_buf_add(out, &ch, 1);
-        }
-        at += n;
-        word += n;
-        while (*word == ' ') word++;
-    }
-    pl_buf_adds(out, "\n");
-}
-
 static void put_text(const json_t *doc, struct pl_buf *out) {
     const json_t *p, *line;
     size_t i, k;
-    pl_buf_addf(out, "plimsoll check %.200s, on a stand-in %.60s\n\n", text(doc, "target"), text(doc, "gpu"));
+    struct pl_buf wide;
+    pl_buf_init(&wide, 0);
+    pl_buf_addf(&wide, "plimsoll check %.200s, on a stand-in %.60s\n\n", text(doc, "target"),
+                text(doc, "gpu"));
     json_array_foreach(json_object_get(doc, "points"), i, p) {
-        pl_buf_addf(out, "%-7s  %zu  %s\n", text(p, "state"), i + 1, text(p, "title"));
+        pl_buf_addf(&wide, "%-7s  %zu  %s\n", text(p, "state"), i + 1, text(p, "title"));
         json_array_foreach(json_object_get(p, "said"), k, line) {
-            pl_buf_adds(out, "            ");
-            put_folded(out, json_string_value(line), 14, 66);
+            pl_buf_adds(&wide, "            ");
+            for (const char *ch = json_string_value(line); *ch != '\0'; ch++) /* foreign text */
+                pl_buf_add(&wide, (unsigned char)*ch < ' ' || *ch == 0x7f ? "?" : ch, 1);
+            pl_buf_adds(&wide, "\n");
         }
     }
-    pl_buf_addf(out, "\n%s (%.0f s)\n",
+    pl_buf_addf(&wide, "\n%s (%.0f s)\n",
                 strcmp(text(doc, "result"), "ok") == 0   ? "it may ship"
                 : strcmp(text(doc, "result"), "no") == 0 ? "it may not ship as it is"
                                                          : "not all of it could be judged",
                 number(doc, "seconds"));
+    pl_soak_fold(pl_buf_text(&wide), out);
+    pl_buf_free(&wide);
 }
 
 static json_t *sections(const json_t *doc) {

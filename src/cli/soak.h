@@ -170,6 +170,7 @@ struct pl_soak_books {
     size_t peaks;
     struct pl_soak_peak batch[PL_LEDGER_BATCHES];
     uint64_t peak_bytes, last_peak_bytes, last_before_bytes; /* largest; of the last row that is exact */
+    uint64_t ooms;                       /* requests that failed for lack of device memory */
     uint64_t outcomes[5];                /* of handlers: ok, client error, error, cancelled */
     uint64_t outside_bytes, total_bytes; /* of the first device: the process's beside PyTorch; the card's */
     char names[256][PL_PAGE_TAG_ROOM];   /* tags by number, of the first worker */
@@ -200,6 +201,8 @@ json_t *pl_soak_scenario(const struct pl_soak_wish *w, struct pl_soak_place *p, 
 void pl_soak_progress(const struct pl_soak_wish *w, enum pl_scenario s, const struct pl_soak_books *b,
                       uint64_t sent, uint64_t of, bool over);
 void pl_soak_text(const json_t *doc, struct pl_buf *out);
+/* Lines of at most 80 columns, what goes on is indented. */
+void pl_soak_fold(const char *text, struct pl_buf *out);
 void pl_soak_junit(const json_t *doc, struct pl_buf *out);
 json_t *pl_soak_sections(const json_t *doc);
 void pl_soak_tune(const json_t *doc, struct pl_buf *out);

@@ -84,6 +84,7 @@ static void take_row(struct pl_soak_books *b, struct pl_soak_worker *w, const js
     pl_ledger_row(&w->ledger, &r);
     b->rows++;
     if (outcome < 5) b->outcomes[outcome]++;
+    b->ooms += r.oom;
     note_peak(b, &r, tag < 256 ? b->names[tag] : "");
     if (w != b->worker[0]) return;
     b->now.request = b->rows;
@@ -114,7 +115,8 @@ static void take_sample(struct pl_soak_books *b, struct pl_soak_worker *w, const
         if (d == 0 && s.gpu[d].process > b->now.reserved && b->now.reserved > 0)
             b->outside_bytes = s.gpu[d].process - b->now.reserved;
     }
-    if ((b->now.host == 0 || b->unbegun_too) && w == b->worker[0]) b->now.host = s.host_bytes;
+    if ((b->now.host == 0 || b->unbegun_too) && s.host_bytes > 0 && w == b->worker[0])
+        b->now.host = s.host_bytes;
     pl_ledger_sample(&w->ledger, &s);
 }
 

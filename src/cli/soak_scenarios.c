@@ -10,10 +10,11 @@
 
 enum {
     CHUNK = 200, /* requests between two looks; the worker's ring has 1,024 records */
+    FEW = 20,
     FURTHER = 3, /* times the wished number, while it is not known whether it settles */
     TIMEOUT_MS = 120000,
     ROW_WAIT_MS = 3000,
-    CLIENTS = 32,      /* that leave, at a time */
+    CLIENTS = 32, /* that leave, at a time */
     ROUNDS = 3,
     STEPS_MOST = 64,   /* concurrency */
     STEP_LEAST = 20,   /* requests */
@@ -25,6 +26,7 @@ enum {
     GAP_MS = 1000,
     AGAIN_MS = 20000, /* second look of explain */
     AGAIN_REQUESTS = 400,
+    OOMS_ENOUGH = 20, /* requests that ran out of device memory: more tell nothing new */
 };
 enum { TUNE_MOST = 256, TUNE_EACH = 12 };
 #define MARGIN 0.15 /* memory.margin */
@@ -124,14 +126,16 @@ static bool certain(const struct pl_ledger_verdict *v) { return v->confirmed && 
 /* More of the same, a chunk at a time; stops when its memory is certainly bad. */
 static bool go_on(struct scene *s, uint64_t count, struct pl_err *err) {
     for (uint64_t done = 0; done < count && !s->cut && pl_soak_signal == 0;) {
-        uint64_t chunk = count - done < CHUNK ? count - done : CHUNK;
+        /* without rows every look is one sample: more of them */
+        uint64_t most = s->place->has_admin ? CHUNK : FEW, chunk = count - done < most ? count - done : most;
         struct pl_ledger_verdict v;
         if (!pl_soak_send(&s->load, chunk, err) || !read_books(s, err)) return false;
         done += chunk;
         pl_soak_books_verdict(&s->books, &v);
         s->late = is_over(s);
-        s->cut = s->late || certain(&v) || s->books.gone > 0;
-        pl_soak_progress(s->wish, s->what, &s->books, s->load.n, s->of, false);
+        s->cut = s->late || certain(&v) || s->books.gone > 0 || s->books.ooms > OOMS_ENOUGH;
+        if (done % CHUNK == 0 || done == count)
+            pl_soak_progress(s->wish, s->what, &s->books, s->load.n, s->of, false);
     }
     return true;
 }
@@ -308,6 +312,11 @@ static const char *result_of(struct scene *s, const struct pl_ledger_verdict *v)
         return "failed";
     }
     if (certain(v)) return "leak";
+    if (s->books.ooms > 0) {
+        note(s, "%llu requests failed for lack of device memory%s", (unsigned long long)s->books.ooms,
+             s->what == PL_SOAK_IDENTICAL ? ": what the first ones left was in the way of the others" : "");
+        return "failed";
+    }
     if (pl_soak_signal != 0) {
         note(s, "interrupted");
         return "unknown";
@@ -338,7 +347,8 @@ static void finish(struct scene *s) {
     set_counts(s);
     json_object_set_new(s->doc, "verdict", verdict_json(&v));
     set_blame(s, w, &v);
-    bool asks = v.word == PL_VERDICT_LEAK || v.word == PL_VERDICT_HOST_LEAK || v.word == PL_VERDICT_GROWING;
+    bool asks = v.word == PL_VERDICT_LEAK || v.word == PL_VERDICT_HOST_LEAK || v.word == PL_VERDICT_GROWING ||
+                (s->books.ooms > 0 && s->what == PL_SOAK_IDENTICAL);
     if (asks && judges && s->place->has_admin && s->books.gone == 0 && s->place->service[0] != '\0')
         find_holder(s, w, v.scope == PL_LEDGER_HOST);
     set_bytes(s->doc, "device_bytes", s->books.now.device);
@@ -626,7 +636,8 @@ static void add_counts(struct pl_soak_counts *all, const struct pl_soak_counts *
     all->last_status = k->last_status;
 }
 
-static bool one_step(struct scene *s, struct step *step, uint32_t at_a_time, uint64_t requests, struct pl_err *err) {
+static bool one_step(struct scene *s, struct step *step, uint32_t at_a_time, uint64_t requests,
+                     struct pl_err *err) {
     struct pl_soak_counts *k = &s->load.counts;
     memset(k, 0, sizeof *k);
     s->load.concurrency = at_a_time;
@@ -643,7 +654,8 @@ static bool one_step(struct scene *s, struct step *step, uint32_t at_a_time, uin
     return true;
 }
 
-/* Several rounds, and the best of each step: what else the machine did in a bad moment is not the service's. */
+/* Several rounds, and the best of each step: what else the machine did in a bad moment is not the service's.
+ */
 static bool concurrency(struct scene *s, struct pl_err *err) {
     uint32_t most = s->wish->concurrency != 0 ? s->wish->concurrency : STEPS_MOST, count = 0;
     struct step step[16] = { { .sent = 0 } };
@@ -662,8 +674,9 @@ static bool concurrency(struct scene *s, struct pl_err *err) {
     json_t *steps = json_array();
     for (uint32_t i = 0; i < count; i++) {
         if (step[i].latency == NULL) continue;
-        json_t *one = json_pack("{s:i,s:I,s:I,s:f,s:o}", "concurrency", 1 << i, "requests", (json_int_t)step[i].sent,
-                                "ok", (json_int_t)step[i].ok, "per_s", step[i].per_s, "latency_ms", step[i].latency);
+        json_t *one =
+            json_pack("{s:i,s:I,s:I,s:f,s:o}", "concurrency", 1 << i, "requests", (json_int_t)step[i].sent,
+                      "ok", (json_int_t)step[i].ok, "per_s", step[i].per_s, "latency_ms", step[i].latency);
         set_bytes(one, "refused", step[i].refused);
         set_bytes(one, "device_bytes", step[i].device);
         json_array_append_new(steps, one);

@@ -7,7 +7,7 @@
 #include "cli/drydock_report.h"
 #include "cli/soak.h"
 
-enum { CURVE_WIDTH = 46, PEAKS_SHOWN = 8 };
+enum { WIDTH = 80, CURVE_WIDTH = 46, PEAKS_SHOWN = 8 };
 
 static const char *text(const json_t *o, const char *key) {
     const char *s = json_string_value(json_object_get(o, key));
@@ -130,7 +130,7 @@ static void level(const json_t *o, const char *key, char out[24]) {
 static void put_table(struct pl_buf *out, const json_t *doc) {
     const json_t *s;
     size_t i;
-    pl_buf_addf(out, "%-11s %8s  %-15s %10s %10s %10s %10s\n", "scenario", "requests", "verdict", "a request",
+    pl_buf_addf(out, "%-11s %8s %-15s %10s %10s %10s %10s\n", "scenario", "requests", "verdict", "a request",
                 "device", "peak", "host");
     json_array_foreach(json_object_get(doc, "scenarios"), i, s) {
         const json_t *v = json_object_get(s, "verdict");
@@ -139,7 +139,7 @@ static void put_table(struct pl_buf *out, const json_t *doc) {
         level(s, "device_bytes", device);
         level(s, "peak_bytes", peak);
         level(s, "host_bytes", host);
-        pl_buf_addf(out, "%-11s %8.0f  %-15s %10s %10s %10s %10s\n", text(s, "scenario"),
+        pl_buf_addf(out, "%-11s %8.0f %-15s %10s %10s %10s %10s\n", text(s, "scenario"),
                     number(s, "requests"), strcmp(text(s, "scenario"), "batch") == 0 ? "-" : text(v, "word"),
                     grows, device, peak, host);
     }
@@ -291,7 +291,52 @@ static void put_scenario(struct pl_buf *out, const json_t *s) {
     }
 }
 
-void pl_soak_text(const json_t *doc, struct pl_buf *out) {
+/* --- lines that a terminal can show */
+
+static size_t columns(const char *s, size_t n) {
+    size_t c = 0;
+    for (size_t i = 0; i < n; i++) c += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return c;
+}
+
+static void fold_line(const char *s, size_t n, struct pl_buf *out) {
+    size_t indent = 0, at = 0;
+    while (indent < n && s[indent] == ' ') indent++;
+    if (columns(s, n) <= WIDTH) {
+        pl_buf_add(out, s, n);
+        return;
+    }
+    for (size_t i = indent; i < n;) {
+        size_t word = i;
+        while (word < n && s[word] != ' ') word++;
+        size_t wide = columns(s + i, word - i);
+        if (at > 0 && at + 1 + wide > WIDTH) {
+            pl_buf_addf(out, "\n%*s", (int)indent + 2, "");
+            at = indent + 2;
+        } else if (at > 0) {
+            pl_buf_adds(out, " ");
+            at++;
+        } else {
+            pl_buf_addf(out, "%*s", (int)indent, "");
+            at = indent;
+        }
+        pl_buf_add(out, s + i, word - i);
+        at += wide;
+        i = word;
+        while (i < n && s[i] == ' ') i++;
+    }
+}
+
+void pl_soak_fold(const char *text, struct pl_buf *out) {
+    while (*text != '\0') {
+        size_t n = strcspn(text, "\n");
+        fold_line(text, n, out);
+        pl_buf_adds(out, "\n");
+        text += n + (text[n] == '\n');
+    }
+}
+
+static void put_all(const json_t *doc, struct pl_buf *out) {
     const json_t *s, *gpu = json_object_get(doc, "gpu");
     size_t i;
     pl_buf_adds(out, "plimsoll soak ");
@@ -312,6 +357,14 @@ void pl_soak_text(const json_t *doc, struct pl_buf *out) {
                 : strcmp(text(doc, "result"), "leak") == 0   ? "it leaks"
                 : strcmp(text(doc, "result"), "failed") == 0 ? "it failed"
                                                              : "not known: see what is said above");
+}
+
+void pl_soak_text(const json_t *doc, struct pl_buf *out) {
+    struct pl_buf wide;
+    pl_buf_init(&wide, 0);
+    put_all(doc, &wide);
+    pl_soak_fold(pl_buf_text(&wide), out);
+    pl_buf_free(&wide);
 }
 
 /* --- JUnit: a case for each scenario. Leaks are failures; what could not be judged is an error. */
@@ -344,7 +397,8 @@ static void put_case(struct pl_buf *out, const json_t *s, const char *target) {
     bool bad = strcmp(result, "leak") == 0 || strcmp(result, "failed") == 0;
     if (bad || strcmp(result, "unknown") == 0) {
         const json_t *v = json_object_get(s, "verdict");
-        const char *first = json_string_value(json_array_get(json_object_get(s, "notes"), 0));
+        const json_t *notes = json_object_get(s, "notes");
+        const char *why = json_string_value(json_array_get(notes, bad ? 0 : json_array_size(notes) - 1));
         pl_buf_addf(out, "    <%s type=\"%s\" message=\"", bad ? "failure" : "error",
                     strcmp(result, "leak") == 0 ? text(v, "word") : result);
         if (strcmp(result, "leak") == 0) {
@@ -357,7 +411,7 @@ static void put_case(struct pl_buf *out, const json_t *s, const char *target) {
                 xml(out, text(s, "holder"));
             }
         } else {
-            xml(out, first != NULL ? first : "it could not be judged");
+            xml(out, why != NULL ? why : "it could not be judged");
         }
         pl_buf_adds(out, "\">");
         xml(out, pl_buf_text(&story));

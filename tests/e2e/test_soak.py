@@ -131,3 +131,263 @@ def test_the_tutorials_get_the_verdict_they_deserve(soak, cache, request, tmp_pa
         assert one["requests"] < many + 1000, "it stops when it is certain"
     if word == "duplicate_load":
         assert verdict["copies"] == (4 if name == "bad/workers_on_one_gpu.py" else 2)
+
+
+# ---- what it says, and how it ends
+
+
+def simple(*more):
+    return ["service:Simple", "--python", paths.python, *more]
+
+
+SIMPLE = paths.services / "simple"
+
+
+def test_too_few_requests_are_not_judged_and_every_report_says_so(soak, tmp_path):
+    done = soak.run("soak", *simple("--requests", 30, "--scenario", "identical,failing,batch", "--junit", tmp_path / "s.xml",
+                                    "--html", tmp_path / "s.html"), cwd=SIMPLE)
+    assert done.returncode == 4, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80, "it fits a terminal"
+    assert lines[-1].startswith("not known") and any("more requests are needed" in line for line in lines)
+    suite = ElementTree.parse(tmp_path / "s.xml").getroot()
+    assert (suite.tag, suite.get("tests"), suite.get("failures"), suite.get("errors"), suite.get("skipped")) == \
+        ("testsuite", "3", "0", "2", "1")
+    assert [case.get("name") for case in suite] == ["identical", "failing", "batch"]
+    assert "more requests are needed" in suite[0].find("error").get("message")
+    page = (tmp_path / "s.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert [s["head"] for s in data["sections"] if "head" in s] == ["Verdicts", "identical", "failing", "batch"]
+    assert "http://" not in page and "https://" not in page.replace("http://www.w3.org", ""), "nothing is fetched"
+
+
+def test_json_is_progress_and_then_one_document(soak):
+    done = soak.json(*simple("--requests", 450), cwd=SIMPLE)
+    assert done.returncode == 4
+    assert [p["kind"] for p in done.progress] == ["soak_progress"] * 3 and done.progress[-1]["requests"] == 450
+    one = done.doc["scenarios"][0]
+    assert (done.doc["kind"], done.doc["route"], one["result"], one["verdict"]["word"]) == ("soak", "/predict", "unknown", "warming")
+    assert one["requests"] == one["ok"] == 450 and one["latency_ms"]["median"] <= one["latency_ms"]["p95"]
+    assert one["curve"][-1][3] == pytest.approx(one["host_bytes"], rel=0.1)
+    assert "gpu" not in done.doc and "device_bytes" not in one, "what is not known is absent"
+
+
+def test_a_server_behind_plimsoll_is_judged_by_its_rows(soak, serve):
+    server = serve("service:Simple", service="simple").ready()
+    done = soak.json(server.url, "--admin", server.run_dir / "admin.sock", "--requests", 40)
+    assert done.returncode == 4 and done.doc["service"] == "simple"
+    assert done.doc["scenarios"][0]["verdict"]["requests"] == 40
+    rows = json.loads(run_curl(server, "/rows/simple?from=0"))
+    assert rows["columns"][:4] == ["n", "id", "tag", "outcome"]
+    assert rows["next"] >= 40 and len(rows["rows"]) >= 40 and rows["lost"] == 0
+    now = json.loads(run_curl(server, "/rows/simple"))
+    assert now["next"] == rows["next"] and "rows" not in now
+
+
+def run_curl(server, target):
+    done = subprocess.run(["curl", "-sS", "--unix-socket", server.run_dir / "admin.sock", f"http://localhost{target}"],
+                          capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+LEAKING = """
+import http.server, sys
+KEPT = []
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        if sys.argv[1] == "leak":
+            KEPT.append(bytearray(64 << 10))
+        self.send_response(200); self.send_header("content-length", "2"); self.end_headers(); self.wfile.write(b"{}")
+    def do_GET(self):
+        import resource
+        page = f"process_resident_memory_bytes {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}.0\\n".encode()
+        self.send_response(200); self.send_header("content-length", str(len(page))); self.end_headers(); self.wfile.write(page)
+    def log_message(self, *args): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture
+def http_server():
+    started = []
+
+    def start(how):
+        process = subprocess.Popen(["python3", "-c", LEAKING, how], stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process, f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("how, word, status", [("leak", "host_leak", 1), pytest.param("keep nothing", "stable", 0, marks=pytest.mark.full)])
+def test_any_url_is_judged_by_the_memory_of_its_process(soak, http_server, how, word, status):
+    process, url = http_server(how)
+    done = soak.json(url, "--pid", process.pid, "--route", "/x", "--body", "{}", "--requests", 3000)
+    one = done.doc["scenarios"][0]
+    assert (one["verdict"]["word"], done.returncode) == (word, status)
+    if word == "host_leak":
+        assert one["verdict"]["bytes_per_request"] == pytest.approx(64 * KIB, rel=0.1)
+
+
+def test_any_url_is_judged_by_its_metrics(soak, http_server):
+    _, url = http_server("keep nothing")
+    done = soak.json(url, "--metrics", f"{url}/metrics", "--route", "/x", "--body", "{}", "--requests", 1500)
+    assert done.doc["scenarios"][0]["verdict"]["word"] == "stable" and done.returncode == 0
+    done = soak.run("soak", url, "--metrics", "http://127.0.0.1:1/metrics", "--route", "/x", "--body", "{}")
+    assert done.returncode == 5 and "process_resident_memory_bytes" in done.stderr
+
+
+@pytest.mark.parametrize("words, status, said", [
+    (["http://127.0.0.1:1", "--route", "/x", "--body", "{}"], 2, "--pid"),
+    (["https://x.example"], 2, "plain HTTP"),
+    (["service:X", "--scenario", "identical,nope"], 2, "'nope' is none"),
+    (["service:X", "--requests", "0"], 2, "from 1 to"),
+    (["service:X", "--rate", "fast"], 2, "--rate"),
+    (["service:X", "--route", "predict"], 2, "slash"),
+    (["service:X", "--body", "{oops"], 3, "body:1:"),
+    (["service:X", "--body", "@/nowhere.json"], 5, "/nowhere.json"),
+    (["service:X", "--max-time", "10"], 2, "--max-time"),
+    (["--compare", "service:X"], 2, "--with"),
+    (["service:X", "service:Y"], 2, "--compare"),
+    (["service:X", "--with", "nothing"], 2, "KEY=VALUE"),
+])
+def test_what_is_wrong_is_said_with_its_remedy(soak, words, status, said):
+    done = soak.run("soak", *words, cwd=SIMPLE)
+    assert done.returncode == status and said in done.stderr, done.stderr
+
+
+def test_a_service_that_does_not_start_is_told_with_its_reason(soak):
+    done = soak.run("soak", "service:Feature", "--python", paths.python, cwd=paths.services / "bad_init")
+    assert done.returncode in (3, 5, 6), done.stderr
+    assert "start" in done.stderr or "ready" in done.stderr
+
+
+def test_values_are_not_invented(soak):
+    done = soak.run("soak", "service:Feature", "--python", paths.python, cwd=paths.services / "feature")
+    assert done.returncode == 2 and "--route" in done.stderr
+
+
+# ---- on a card
+
+
+@torch
+def test_the_largest_batch_is_what_the_card_has_room_for(soak, cache):
+    flags, env = in_dock(cache, gpu="small:2GiB")
+    done = soak.json("service:Accounts", *flags, "--scenario", "batch", "--route", "/peak", "--body", '{"mib": 1}',
+                     cwd=paths.services / "accounts", env=env)
+    assert done.returncode == 0, done.stderr
+    batch = done.doc["scenarios"][0]["batch"]
+    # 85 % of the card, less the context of 400 MiB; 32 MiB of weights, and a mebibyte for each
+    budget = int(2 * GIB * 0.85) - 400 * MIB
+    assert batch["budget_bytes"] == pytest.approx(budget, abs=1)
+    assert batch["largest"] == (budget - 32 * MIB) // MIB
+    assert batch["peak_bytes"] == 32 * MIB + batch["largest"] * MIB
+    assert (batch["field"], batch["limited_by"], batch["bytes_per_item"]) == ("mib", "budget", MIB)
+
+
+@torch
+@pytest.mark.full
+def test_requests_that_run_out_of_memory_are_no_clean_bill(soak, cache):
+    flags, env = in_dock(cache, gpu="small:1GiB")
+    done = soak.json("service:Leaky", *flags, "--route", "/predict", cwd=ROOT / "examples/leaky", env=env)
+    one = done.doc["scenarios"][0]
+    assert done.returncode == 1 and one["result"] == "failed"
+    assert "lack of device memory" in one["notes"][0] and "HISTORY" in one["holder"]
+
+
+@torch
+@pytest.mark.full
+def test_b_is_compared_with_a(soak, cache):
+    flags, env = in_dock(cache)
+    body = ["--body", '{"length": 64}', "--requests", 600]
+    clean = soak.json("service:Leaky", *flags, "--route", "/clean", *body, cwd=ROOT / "examples/leaky", env=env)
+    leaky = soak.json("service:Leaky", *flags, "--route", "/predict", *body, cwd=ROOT / "examples/leaky", env=env)
+    for name, done in (("a", clean), ("b", leaky)):
+        (soak.tmp / f"{name}.json").write_text(done.stdout)
+    worse = soak.run("soak", "--compare", soak.tmp / "a.json", soak.tmp / "b.json")
+    assert worse.returncode == 1 and "B is worse than A" in worse.stdout
+    better = soak.run("soak", "--compare", "--json", soak.tmp / "b.json", soak.tmp / "a.json")
+    assert better.returncode in (0, 4) and json.loads(better.stdout)["worse"] is False
+
+
+def test_b_is_a_with_a_change(soak):
+    done = soak.json("--compare", *simple("--requests", 20, "--with", "traffic.max_concurrency=1", "--with", "OMP_NUM_THREADS=1"),
+                     cwd=SIMPLE)
+    assert done.returncode == 4 and done.doc["kind"] == "soak_compare"
+    assert done.doc["b"]["with"] == ["traffic.max_concurrency=1", "OMP_NUM_THREADS=1"] and "with" not in done.doc["a"]
+    assert {f["figure"] for f in done.doc["scenarios"][0]["figures"]} >= {"host at the end", "requests a second"}
+
+
+def workflow():
+    """The command of the CI example in docs/soak.md."""
+    text = (ROOT / "docs/soak.md").read_text()
+    line = next(line for line in text.splitlines() if "run: plimsoll soak" in line)
+    return line.split("run: plimsoll ")[1].split()
+
+
+@torch
+@pytest.mark.full
+def test_the_ci_example_fails_on_the_leak_and_passes_on_its_fix(soak, cache, tmp_path):
+    repository = tmp_path / "repository"
+    shutil.copytree(ROOT / "examples/leaky", repository)
+
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words], cwd=repository, check=True,
+                       capture_output=True)
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "a leak")
+    source = (repository / "service.py").read_text()
+    fixed = source.replace("        HISTORY.append(y)\n", "").replace("        y = self.model(x)\n",
+                                                                      "        with torch.inference_mode():\n            y = self.model(x)\n")
+    assert fixed != source
+    (repository / "service.py").write_text(fixed)
+    git("commit", "-qam", "its fix")
+    env = {"PLIMSOLL_CACHE": str(cache)}
+    ends = []
+    for commit in ("HEAD~1", "HEAD"):
+        git("checkout", "-q", commit)
+        done = soak.run(*workflow(), "--python", dock.torch_python(), cwd=repository, env=env)
+        ends.append((done.returncode, ElementTree.parse(repository / "soak.xml").getroot().get("failures")))
+        if commit == "HEAD~1":
+            assert "service.py:13 HISTORY" in done.stdout
+    assert ends == [(1, "1"), (0, "0")]
+
+
+# ---- check
+
+
+def test_check_names_the_host_that_a_start_wants(soak, tmp_path):
+    done = soak.run("check", "service:Downloads", "--python", paths.python, "--json", "--junit", tmp_path / "c.xml", "--html",
+                    tmp_path / "c.html", cwd=paths.services / "downloads", env={"PLIMSOLL_CACHE": str(tmp_path)})
+    assert done.returncode == 1, done.stderr
+    doc = json.loads(done.stdout)
+    start = next(p for p in doc["points"] if p["point"] == "start")
+    assert start["state"] == "no" and len(doc["points"]) == 7
+    if not any("namespace" in line for line in start["said"]):
+        assert any("weights.example.org:443" in line for line in start["said"]), start
+    suite = ElementTree.parse(tmp_path / "c.xml").getroot()
+    assert suite.get("tests") == "7" and int(suite.get("failures")) >= 1
+    assert "seven points" in (tmp_path / "c.html").read_text()
+
+
+@torch
+@pytest.mark.full
+def test_check_is_the_checklist_on_one_page(soak, cache):
+    words = ["--body", '{"x": [1.0, 2.0, 3.0]}', "--python", dock.torch_python()]
+    good = soak.run("check", "load_at_start.py:LoadAtStart", *words, cwd=TUTORIALS / "good", env={"PLIMSOLL_CACHE": str(cache)})
+    bad = soak.run("check", "gpu_cache.py:GpuCache", *words, cwd=TUTORIALS / "bad", env={"PLIMSOLL_CACHE": str(cache)})
+    for done in (good, bad):
+        lines = done.stdout.splitlines()
+        assert len(lines) <= 60 and max(map(len, lines)) <= 80, done.stdout
+    assert good.returncode == 0 and "it may ship" in good.stdout, good.stdout
+    assert bad.returncode == 1 and "PL005" in bad.stdout and "held by gpu_cache.py:20 CACHE" in bad.stdout
