@@ -25,7 +25,8 @@ enum {
     GAPS = 9,
     GAP_MS = 1000,
     AGAIN_MS = 20000, /* second look of explain */
-    AGAIN_REQUESTS = 400,
+    AGAIN_REQUESTS = 6000,
+    LOOK_MOST_MS = 120000,
     OOMS_ENOUGH = 20, /* requests that ran out of device memory: more tell nothing new */
 };
 enum { TUNE_MOST = 256, TUNE_EACH = 12 };
@@ -178,33 +179,60 @@ static void set_holder(struct scene *s, const json_t *report, bool of_host) {
     json_object_set(s->doc, "finding", (json_t *)(uintptr_t)best);
 }
 
-/* Requests go on meanwhile: what grows between two looks is what leaks. */
-static void find_holder(struct scene *s, const struct pl_soak_worker *w, bool of_host) {
-    struct pl_err err = { 0 };
-    json_t *reply = NULL, *action = NULL;
-    json_t *order = json_pack("{s:s,s:i,s:i}", "service", s->place->service, "worker", (int)w->slot,
-                              "again_ms", AGAIN_MS);
+/* Whom the server found by itself: it looks too when its own verdict is a leak. */
+static bool holder_of_server(struct scene *s, uint32_t slot) {
+    struct pl_err ignored = { 0 };
+    char target[80];
+    snprintf(target, sizeof target, "/status/%s", s->place->service);
+    json_t *status = pl_soak_ask(s->place, target, &ignored), *w;
+    const char *holder = NULL;
+    size_t i;
+    json_array_foreach(json_object_get(status, "workers"), i,
+                       w) if (json_integer_value(json_object_get(w, "worker")) == (json_int_t)slot) holder =
+        json_string_value(json_object_get(json_object_get(w, "verdict"), "holder"));
+    if (holder != NULL) json_object_set_new(s->doc, "holder", json_string(holder));
+    json_decref(status);
+    return holder != NULL;
+}
+
+/* What grows between two looks is what leaks: requests go on meanwhile. One look at a time is taken of a
+ * worker; where the server has begun its own, that one is waited for. */
+static json_t *look_for_holder(struct scene *s, uint32_t slot, struct pl_err *err) {
+    json_t *order = json_pack("{s:s,s:i,s:i,s:b}", "service", s->place->service, "worker", (int)slot,
+                              "again_ms", AGAIN_MS, "force", 1);
     char target[64] = "";
-    bool asked = pl_client_order(&s->place->admin, "/explain", order, &reply, &err);
-    uint64_t until = now_ms() + AGAIN_MS + 30000, sent = 0;
+    uint64_t until = now_ms() + LOOK_MOST_MS, sent = 0;
     uint64_t many = s->load.concurrency > 10 ? s->load.concurrency : 10;
-    json_decref(order);
-    if (asked)
-        snprintf(target, sizeof target, "/actions/%.30s", json_string_value(json_object_get(reply, "id")));
-    json_decref(reply);
-    while (asked && now_ms() < until && pl_soak_signal == 0) {
-        action = pl_soak_ask(s->place, target, &err);
+    json_t *action = NULL;
+    while (now_ms() < until && pl_soak_signal == 0) {
+        json_t *reply = NULL;
+        if (target[0] == '\0' && pl_client_order(&s->place->admin, "/explain", order, &reply, err))
+            snprintf(target, sizeof target, "/actions/%.30s",
+                     json_string_value(json_object_get(reply, "id")));
+        json_decref(reply);
+        if (target[0] == '\0' && holder_of_server(s, slot)) break;
+        if (target[0] != '\0') action = pl_soak_ask(s->place, target, err);
         const char *state = json_string_value(json_object_get(action, "state"));
-        if (state == NULL || strcmp(state, "running") != 0) break;
+        if (target[0] != '\0' && (state == NULL || strcmp(state, "running") != 0)) break;
         json_decref(action);
         action = NULL;
-        if (sent < AGAIN_REQUESTS && pl_soak_send(&s->load, many, &err)) sent += many;
-        nap(many > 10 ? 300 : 20); /* it wants a quiet moment */
+        if (sent < AGAIN_REQUESTS && pl_soak_send(&s->load, many, err)) sent += many;
+        nap(target[0] == '\0' ? 300 : 80); /* it wants a quiet moment */
     }
-    set_holder(s, json_object_get(action, "report"), of_host);
+    json_decref(order);
+    return action;
+}
+
+static void find_holder(struct scene *s, const struct pl_soak_worker *w, bool of_host) {
+    struct pl_err err = { 0 };
+    json_t *action = look_for_holder(s, w->slot, &err);
     const char *message = json_string_value(json_object_get(action, "message"));
-    if (json_object_get(s->doc, "holder") == NULL)
-        note(s, "who holds it is not known: %.200s", message != NULL ? message : err.msg);
+    set_holder(s, json_object_get(action, "report"), of_host);
+    if (json_object_get(s->doc, "holder") == NULL && !holder_of_server(s, w->slot))
+        note(s, "who holds it is not known: %.200s",
+             message != NULL     ? message
+             : err.code != PL_OK ? err.msg
+                                 : "no answer came in time");
     json_decref(action);
 }
 
