@@ -1,9 +1,10 @@
-"""Names the hosts that a service wants to reach, for `plimsoll check`: started without a network, it would only say that a
-name cannot be resolved, and often not which.
+"""Names the hosts that a service wants to reach, for `plimsoll check`: started without a network, it would only say
+that a name cannot be resolved, and often not which.
 
     PLIMSOLL_HOSTS_FILE   where to write them, one "host:port" a line; without it nothing is installed
 
-An audit hook sees every look-up and connection of Python code; a library that resolves names itself (Rust, C) is not seen.
+An audit hook sees every look-up and connection of Python code; a library that resolves names itself (Rust, C) is not
+seen.
 """
 
 import os

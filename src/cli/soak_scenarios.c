@@ -353,7 +353,7 @@ static const char *result_of(struct scene *s, const struct pl_ledger_verdict *v)
         note(s, "no request was answered well; the last status was %u", (unsigned)c->last_status);
         return "unknown";
     }
-    if (v->word == PL_VERDICT_WARMING) {
+    if (v->word == PL_VERDICT_WARMING && !s->wish->tune) {
         note(s, "about %llu more requests are needed%s", (unsigned long long)v->missing,
              s->late ? ", and the time was over" : "");
         return "unknown";

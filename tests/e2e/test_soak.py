@@ -1,16 +1,18 @@
 """`plimsoll soak`: the tutorials' services get the verdict their authors would, with the real PyTorch in the dry dock."""
 
+import concurrent.futures
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
-from rig import dock, host, paths
+from rig import dock, host, paths, wire
 from rig.server import ROOT, clean_environment
 
 torch = pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
@@ -361,6 +363,62 @@ def test_the_ci_example_fails_on_the_leak_and_passes_on_its_fix(soak, cache, tmp
         if commit == "HEAD~1":
             assert "service.py:13 HISTORY" in done.stdout
     assert ends == [(1, "1"), (0, "0")]
+
+
+# ---- the knee
+
+
+def test_the_knee_of_four_threads_is_four_at_a_time(soak):
+    done = soak.run("soak", "service:Sleepy", "--python", paths.python, "--tune", "--concurrency", 16, "--requests", 300,
+                    cwd=paths.services / "sleepy")
+    assert done.returncode == 0, done.stderr
+    said = yaml(done.stdout)
+    assert said["max_concurrency"] in (4, 8), done.stderr  # one step beside it when the machine has no time
+    assert {"timeout", "queue"} <= set(said)
+    assert "at a time" in done.stderr, "the table goes to stderr"
+    check = soak.tmp / "plimsoll.yaml"
+    check.write_text(done.stdout.replace("  sleepy:\n", "  sleepy:\n    run: service:Sleepy\n"))
+    valid = soak.run("serve", "--check", "-c", check, "--python", paths.python, cwd=paths.services / "sleepy")
+    assert valid.returncode == 0, valid.stderr
+
+
+def yaml(text):
+    """The traffic settings of what --tune prints; plain enough to be read line by line."""
+    rows = [line.strip().partition(": ") for line in text.splitlines() if line.startswith("      ")]
+    return {key: int(value) if value.isdigit() else value for key, _, value in rows}
+
+
+def sweep(server, body, steps, each):
+    """Requests a second at each step: the best of three rounds, each step in each round."""
+    best = dict.fromkeys(steps, 0.0)
+    for _ in range(3):
+        for step in steps:
+            def client(count):
+                conn = wire.connection(server.address)
+                for _ in range(count):
+                    assert wire.exchange(conn, "POST", "/predict", body).status == 200
+                conn.close()
+            count = max(1, each // step)
+            began = time.monotonic()
+            with concurrent.futures.ThreadPoolExecutor(step) as pool:
+                list(pool.map(client, [count] * step))
+            best[step] = max(best[step], count * step / (time.monotonic() - began))
+    return best
+
+
+@pytest.mark.full
+def test_the_knee_of_the_example_is_within_one_step_of_a_sweep(soak, serve):
+    steps = [1, 2, 4, 8, 16, 32, 64]
+    body = json.loads((paths.digits / "samples/three.json").read_text())
+    done = soak.run("soak", "service:Digits", "--python", paths.python, "--tune", "--route", "/predict", "--body",
+                    f"@{paths.digits / 'samples/three.json'}", cwd=paths.digits, env={"BENTOML_HOME": paths.digits_home})
+    assert done.returncode == 0, done.stderr
+    found = yaml(done.stdout)["max_concurrency"]
+    server = serve("service:Digits", service=paths.digits).ready()
+    best = sweep(server, body, steps, 96)
+    # what is flat has no sharp knee: every step that is one for a share from 80 to 95 %
+    knees = {next(s for s in steps if best[s] >= share / 100 * max(best.values())) for share in range(80, 96)}
+    assert min(abs(steps.index(found) - steps.index(knee)) for knee in knees) <= 1, (found, best, done.stderr)
 
 
 # ---- check
