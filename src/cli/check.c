@@ -345,11 +345,8 @@ static json_t *sections(const json_t *doc) {
             pl_buf_addf(&said, "%s%s", k > 0 ? "; " : "", json_string_value(one));
         snprintf(number_text, sizeof number_text, "%zu", i + 1);
         const char *state = text(p, "state");
-        json_array_append_new(rows, json_pack("[s,s,s,s]", number_text,
-                                              strcmp(state, "no") == 0        ? "error"
-                                              : strcmp(state, "unknown") == 0 ? "warn"
-                                                                              : "ok",
-                                              text(p, "title"), pl_buf_text(&said)));
+        json_array_append_new(
+            rows, json_pack("[s,s,s,s]", number_text, state, text(p, "title"), pl_buf_text(&said)));
         pl_buf_free(&said);
     }
     json_array_append_new(list, json_pack("{s:s,s:{s:[s,s,s,s],s:o}}", "head", "The seven points", "table",

@@ -82,7 +82,7 @@ static json_t *plot(const json_t *curve, bool host) {
 
 static void add_words(json_t *lines, const json_t *s) {
     const json_t *v = json_object_get(s, "verdict"), *b = json_object_get(s, "batch"), *n;
-    char line[600], a[24], low[24], high[24];
+    char line[600] = "", a[24], low[24], high[24];
     size_t i;
     if (b != NULL) {
         pl_soak_bytes(a, number(b, "peak_bytes"));
@@ -90,10 +90,10 @@ static void add_words(json_t *lines, const json_t *s) {
         snprintf(line, sizeof line,
                  "Largest batch: %.0f (%.60s), peak %s of a budget of %s; limited by the %.20s.",
                  number(b, "largest"), text(b, "field"), a, low, text(b, "limited_by"));
-    } else {
+    } else if (strcmp(text(s, "scenario"), "batch") != 0) {
         snprintf(line, sizeof line, "%.40s: %.200s.", text(v, "word"), text(v, "text"));
     }
-    json_array_append_new(lines, json_string(line));
+    if (line[0] != '\0') json_array_append_new(lines, json_string(line));
     if (json_object_get(v, "bytes_per_request") != NULL) {
         pl_soak_bytes(a, number(v, "bytes_per_request"));
         pl_soak_bytes(low, number(v, "low"));
@@ -115,11 +115,13 @@ static void add_scenario(json_t *sections, const json_t *s) {
     size_t i;
     add_words(lines, s);
     json_object_set_new(one, "text", lines);
-    json_object_set_new(one, "cards",
-                        json_pack("[[s,o,s],[s,o,s],[s,o,s],[s,o,s]]", "requests",
-                                  plain("0", number(s, "requests")), "", "answered well",
-                                  plain("0", number(s, "ok")), "", "a second", plain("1", number(s, "per_s")),
-                                  "", "median", plain("ms", number(l, "median")), ""));
+    json_t *cards = json_pack("[[s,o,s],[s,o,s]]", "requests", plain("0", number(s, "requests")), "",
+                              "answered well", plain("0", number(s, "ok")), "");
+    if (number(s, "per_s") > 0)
+        json_array_append_new(cards, json_pack("[s,o,s]", "a second", plain("1", number(s, "per_s")), ""));
+    if (number(l, "median") > 0)
+        json_array_append_new(cards, json_pack("[s,o,s]", "median", plain("ms", number(l, "median")), ""));
+    json_object_set_new(one, "cards", cards);
     if (json_array_size(curve) > 1 && any(curve, 1)) json_object_set_new(one, "plot", plot(curve, false));
     if (json_array_size(curve) > 1 && any(curve, 3)) {
         json_t *host = json_pack("{s:o}", "plot", plot(curve, true));

@@ -638,8 +638,9 @@ static bool cancel(struct scene *s, struct pl_err *err) {
         pl_soak_books_verdict(&s->books, &v);
         if (s->load.n >= s->wish->requests && v.word != PL_VERDICT_GROWING) break;
         if (s->load.n >= s->of) s->of += CHUNK;
-        /* now and then some are gone before they could have had an answer */
-        s->load.leave = s->load.n / CHUNK % 8 == 7 ? PL_SOAK_LEAVES_AT_ONCE : PL_SOAK_LEAVES_EARLY;
+        /* every other time they are gone before they could have had an answer: few of those come to their end
+         */
+        s->load.leave = s->load.n / CHUNK % 2 == 1 ? PL_SOAK_LEAVES_AT_ONCE : PL_SOAK_LEAVES_EARLY;
         if (!go_on(s, CHUNK, err)) return false;
     }
     s->load.leave = PL_SOAK_LEAVES_EARLY;

@@ -125,7 +125,10 @@ def test_the_tutorials_get_the_verdict_they_deserve(soak, cache, request, tmp_pa
     assert done.doc["dry_run"] is True and done.doc["gpu"]["name"].startswith("NVIDIA A100")
     if word in ("leak", "host_leak"):
         wanted = row["soak"].get("host_kib_per_request") or row["soak"]["kib_per_request"]
-        assert verdict["bytes_per_request"] == pytest.approx(wanted * KIB, rel=0.5 if scenario == "cancel" else 0.1)
+        if scenario == "cancel":  # of streams only those leak that did not come to their end before the client left
+            assert 4 * KIB < verdict["bytes_per_request"] < wanted * KIB * 1.1
+        else:
+            assert verdict["bytes_per_request"] == pytest.approx(wanted * KIB, rel=0.1)
         assert verdict["low"] <= verdict["bytes_per_request"] <= verdict["high"]
         assert row["soak"]["holder"].split(".")[-1] in one["holder"]
     if word == "leak":
