@@ -26,7 +26,8 @@ enum {
     GAP_MS = 1000,
     AGAIN_MS = 20000, /* second look of explain */
     AGAIN_REQUESTS = 6000,
-    LOOK_MOST_MS = 120000,
+    LOOK_MS = 60000, /* nobody waits for this service */
+    LOOK_MOST_MS = 240000,
     OOMS_ENOUGH = 20, /* requests that ran out of device memory: more tell nothing new */
 };
 enum { TUNE_MOST = 256, TUNE_EACH = 12 };
@@ -198,8 +199,8 @@ static bool holder_of_server(struct scene *s, uint32_t slot) {
 /* What grows between two looks is what leaks: requests go on meanwhile. One look at a time is taken of a
  * worker; where the server has begun its own, that one is waited for. */
 static json_t *look_for_holder(struct scene *s, uint32_t slot, struct pl_err *err) {
-    json_t *order = json_pack("{s:s,s:i,s:i,s:b}", "service", s->place->service, "worker", (int)slot,
-                              "again_ms", AGAIN_MS, "force", 1);
+    json_t *order = json_pack("{s:s,s:i,s:i,s:i,s:b}", "service", s->place->service, "worker", (int)slot,
+                              "again_ms", AGAIN_MS, "deadline_ms", LOOK_MS, "force", 1);
     char target[64] = "";
     uint64_t until = now_ms() + LOOK_MOST_MS, sent = 0;
     uint64_t many = s->load.concurrency > 10 ? s->load.concurrency : 10;
@@ -213,7 +214,9 @@ static json_t *look_for_holder(struct scene *s, uint32_t slot, struct pl_err *er
         if (target[0] == '\0' && holder_of_server(s, slot)) break;
         if (target[0] != '\0') action = pl_soak_ask(s->place, target, err);
         const char *state = json_string_value(json_object_get(action, "state"));
-        if (target[0] != '\0' && (state == NULL || strcmp(state, "running") != 0)) break;
+        bool over = target[0] != '\0' && (state == NULL || strcmp(state, "running") != 0);
+        if (over && (json_object_get(action, "report") != NULL || holder_of_server(s, slot))) break;
+        if (over) target[0] = '\0'; /* another look was under way: once more */
         json_decref(action);
         action = NULL;
         if (sent < AGAIN_REQUESTS && pl_soak_send(&s->load, many, err)) sent += many;
