@@ -26,7 +26,8 @@ enum {
     GAP_MS = 1000,
     AGAIN_MS = 20000, /* second look of explain */
     AGAIN_REQUESTS = 6000,
-    LOOK_MS = 60000, /* nobody waits for this service */
+    DRIVER_MS = 2500, /* its figures come once a second */
+    LOOK_MS = 60000,  /* nobody waits for this service */
     LOOK_MOST_MS = 240000,
     OOMS_ENOUGH = 20, /* requests that ran out of device memory: more tell nothing new */
 };
@@ -590,6 +591,10 @@ static bool batch(struct scene *s, struct pl_err *err) {
     if (err->code != PL_OK) return false;
     while (status < 300 && s->books.last_peak_bytes > 0 && s->books.outside_bytes == 0 && now_ms() < until) {
         nap(200); /* the driver's figures come once a second */
+        if (!read_books(s, err)) return false;
+    }
+    if (s->books.outside_bytes > 0) { /* the driver's figure and PyTorch's, both of a worker at rest */
+        nap(DRIVER_MS);
         if (!read_books(s, err)) return false;
     }
     b.budget = budget_of(s);

@@ -51,7 +51,7 @@ class Soak:
     def __init__(self):
         self.tmp = Path(tempfile.mkdtemp(prefix="pl-soak-", dir="/tmp"))
 
-    def run(self, *words, cwd=None, env=None, timeout=380):
+    def run(self, *words, cwd=None, env=None, timeout=900):
         environment = {**clean_environment(), "TMPDIR": str(self.tmp), "BENTOML_DO_NOT_TRACK": "True",
                        "PYTHONDONTWRITEBYTECODE": "1", "BENTOML_HOME": str(self.tmp / "bentoml"), **(env or {})}
         (self.tmp / "bentoml").mkdir(exist_ok=True)
@@ -300,6 +300,7 @@ def test_the_largest_batch_is_what_the_card_has_room_for(soak, cache):
 
 @torch
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_requests_that_run_out_of_memory_are_no_clean_bill(soak, cache):
     flags, env = in_dock(cache, gpu="small:1GiB")
     done = soak.json("service:Leaky", *flags, "--route", "/predict", cwd=ROOT / "examples/leaky", env=env)
@@ -310,6 +311,7 @@ def test_requests_that_run_out_of_memory_are_no_clean_bill(soak, cache):
 
 @torch
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_b_is_compared_with_a(soak, cache):
     flags, env = in_dock(cache)
     body = ["--body", '{"length": 64}', "--requests", 600]
@@ -340,6 +342,7 @@ def workflow():
 
 @torch
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_the_ci_example_fails_on_the_leak_and_passes_on_its_fix(soak, cache, tmp_path):
     repository = tmp_path / "repository"
     shutil.copytree(ROOT / "examples/leaky", repository)
@@ -443,6 +446,7 @@ def test_check_names_the_host_that_a_start_wants(soak, tmp_path):
 
 @torch
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_check_is_the_checklist_on_one_page(soak, cache):
     words = ["--body", '{"x": [1.0, 2.0, 3.0]}', "--python", dock.torch_python()]
     good = soak.run("check", "load_at_start.py:LoadAtStart", *words, cwd=TUTORIALS / "good", env={"PLIMSOLL_CACHE": str(cache)})
