@@ -590,7 +590,7 @@ static bool batch(struct scene *s, struct pl_err *err) {
     uint16_t status = probe(s, s->wish->body, err);
     if (err->code != PL_OK) return false;
     while (status < 300 && s->books.last_peak_bytes > 0 && s->books.outside_bytes == 0 && now_ms() < until) {
-        nap(200); /* the driver's figures come once a second */
+        nap(200);
         if (!read_books(s, err)) return false;
     }
     if (s->books.outside_bytes > 0) { /* the driver's figure and PyTorch's, both of a worker at rest */
