@@ -8,6 +8,7 @@ The arguments are those of `python -m _bentoml_impl.worker.service`. Environment
     PLIMSOLL_CONTROL_FD   descriptor of the control socket (control.py)
     PLIMSOLL_GENERATION   BOOT.NUMBER, the keeper's name for this start
     PLIMSOLL_ZYGOTE_REFUSED  why this start was not left to the zygote (zygote.py), if it was tried
+    PLIMSOLL_HOSTS_FILE   names hosts that are wanted (hosts.py)
 
 What happens, in order: the service's module is imported, once, by BentoML; its handlers are wrapped; main is told about
 it and says `go`, and where the dependencies are that run apart; deployment hooks run if this start is a new deployment;
@@ -34,7 +35,9 @@ import stat
 import sys
 import time
 
-from plimsoll import agent, bento, control, deadline, describe, drain, explain, imports, lane, page, records, sessions
+from plimsoll import (
+    agent, bento, control, deadline, describe, drain, explain, hosts, imports, lane, page, records, sessions,
+)  # fmt: skip
 
 
 def kept_back(text):
@@ -322,6 +325,7 @@ class Launcher:
 
 
 def main(child=None, known=None):
+    hosts.install()
     launcher = Launcher(sys.argv[1:], child, known)
     bento.leave_the_path()
     try:

@@ -165,13 +165,15 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
         pl_actions_state(a, c, path + 9);
     else if (strcmp(path, "/report") == 0 || strcmp(path, "/history") == 0)
         pl_records_answer(a, c, &t, path + 1, NULL);
+    else if (strncmp(path, "/rows/", 6) == 0)
+        pl_rows_answer(a, c, &t, path + 6);
     else if (strncmp(path, "/timeline/", 10) == 0)
         pl_records_answer(a, c, &t, "timeline", path + 10);
     else
         pl_admin_reply_error(
             c, 404, "not_found", "no such route",
             "/ /livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
-            "/timeline/SERVICE /actions/ID");
+            "/timeline/SERVICE /rows/SERVICE /actions/ID");
 }
 
 static void on_request(void *ctx, struct pl_conn *c) {

@@ -114,6 +114,8 @@ void pl_ui_end(struct pl_admin *a);
 /* guard.c: false: it has been answered */
 bool pl_admin_may_read(struct pl_admin *a, struct pl_conn *c);
 bool pl_admin_may_act(struct pl_admin *a, struct pl_conn *c, struct pl_actor *who);
+/* rows.c: GET /rows/SERVICE?worker=N&from=K */
+void pl_rows_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
 /* records.c: `what` is report, history or timeline; `service` NULL: as the query says. */
 void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *what,
                        const char *service);

@@ -127,6 +127,39 @@ static const struct pl_flag drydock_flags[] = {
     { "trace", 0, PL_FLAG_SWITCH, NULL, "log each call that does nothing and each function looked up" },
     { "list", 0, PL_FLAG_SWITCH, NULL, "the GPU names" },
 };
+static const struct pl_flag check_flags[] = {
+    { "gpu", 0, PL_FLAG_VALUE, "GPU", "the stand-in card (a100-40)" },
+    { "quick", 0, PL_FLAG_SWITCH, NULL, "soak with the good request only, and fewer of them" },
+    { "route", 0, PL_FLAG_VALUE, "R", "path to post to (the only one that the service has)" },
+    { "body", 0, PL_FLAG_VALUE, "JSON|@FILE", "what to post (the examples of its schema)" },
+    { "failing", 0, PL_FLAG_VALUE, "JSON|@FILE", "what it fails on (the body, spoilt)" },
+    { "junit", 0, PL_FLAG_VALUE, "FILE", "the points as JUnit XML too" },
+    { "html", 0, PL_FLAG_VALUE, "FILE", "a page with plots too" },
+};
+static const struct pl_flag soak_flags[] = {
+    { "scenario", 0, PL_FLAG_VALUE, "LIST",
+      "identical, failing, shapes, batch, cancel, concurrency, idle; several by commas; all (identical)" },
+    { "requests", 0, PL_FLAG_VALUE, "N",
+      "of a scenario (2000); up to three times as many while it is not certain" },
+    { "max-time", 0, PL_FLAG_VALUE, "DUR", "at most so long, each scenario" },
+    { "concurrency", 0, PL_FLAG_VALUE, "N",
+      "requests at a time (1; cancel 32); scenario concurrency: up to N (64)" },
+    { "rate", 0, PL_FLAG_VALUE, "R", "R requests a second, whether answers come or not" },
+    { "route", 0, PL_FLAG_VALUE, "R", "path to post to (the only one that the service has)" },
+    { "body", 0, PL_FLAG_VALUE, "JSON|@FILE", "what to post (the examples of its schema)" },
+    { "failing", 0, PL_FLAG_VALUE, "JSON|@FILE", "scenario failing: what it fails on (the body, spoilt)" },
+    { "pid", 0, PL_FLAG_VALUE, "PID", "of a URL without Plimsoll: the process whose host memory is read" },
+    { "metrics", 0, PL_FLAG_VALUE, "URL", "of a URL without Plimsoll: its process_resident_memory_bytes" },
+    { "host", 0, PL_FLAG_SWITCH, NULL, "trace host memory (tracemalloc): the lines that allocated; slower" },
+    { "drydock", 0, PL_FLAG_VALUE, "GPU", "with a stand-in card: a100-40, mine:24GiB" },
+    { "compare", 0, PL_FLAG_SWITCH, NULL, "two targets, or documents of --json: is B worse than A?" },
+    { "with", 0, PL_FLAG_VALUE, "KEY=VALUE",
+      "a setting, or a variable in capitals; with --compare: B is A with it" },
+    { "tune", 0, PL_FLAG_SWITCH, NULL,
+      "max_concurrency, queue, timeout and batch size at the knee, as YAML" },
+    { "junit", 0, PL_FLAG_VALUE, "FILE", "the verdicts as JUnit XML too" },
+    { "html", 0, PL_FLAG_VALUE, "FILE", "a page with plots too" },
+};
 static const struct pl_flag config_flags[] = {
     { "service", 0, PL_FLAG_VALUE, "S", "of this service only" },
 };
@@ -185,6 +218,8 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         { "drain", drain_flags, sizeof drain_flags / sizeof *drain_flags },
         { "snapshot", snapshot_flags, sizeof snapshot_flags / sizeof *snapshot_flags },
         { "manifest", manifest_flags, sizeof manifest_flags / sizeof *manifest_flags },
+        { "check", check_flags, sizeof check_flags / sizeof *check_flags },
+        { "soak", soak_flags, sizeof soak_flags / sizeof *soak_flags },
         { "lint", lint_flags, sizeof lint_flags / sizeof *lint_flags },
         { "drydock", drydock_flags, sizeof drydock_flags / sizeof *drydock_flags },
         { "config", config_flags, sizeof config_flags / sizeof *config_flags },

@@ -9,6 +9,7 @@
  *    "sections": [{"head", "text": [text], "lead": true,
  *                  "cards": [[name, value, note]],
  *                  "plot": {"unit": "bytes|ms|count", "from", "to", "gap" (ms: a hole in the line), "height",
+ *                           "x": "requests" (else times in ms),
  *                           "series": [{"name", "kind": "line|bars", "step", "points": [[ms, value]]}],
  *                           "lines": [{"name", "value"}], "marks": [{"name", "time"}]},
  *                  "table": {"heads": [text], "numbers": [columns to the right], "rows": [[text]]}}]}

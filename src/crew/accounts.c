@@ -190,6 +190,20 @@ void pl_accounts_second(struct pl_worker *w, uint64_t now_ms) {
     count_up(w, PL_M_ALLOCATOR_OOMS_TOTAL, ooms, &a->ooms);
 }
 
+size_t pl_look_rows(struct pl_worker *w, uint64_t *from, struct pl_page_record *out, size_t room,
+                    uint64_t *lost) {
+    return pl_page_take_ends(&w->page, from, out, room, lost);
+}
+
+uint64_t pl_look_ended(struct pl_worker *w) {
+    struct pl_page_counters p;
+    return pl_page_counters(&w->page, &p) ? p.ended : 0;
+}
+
+bool pl_look_tag(struct pl_worker *w, uint16_t tag, char text[PL_PAGE_TAG_ROOM]) {
+    return pl_page_tag(&w->page, tag, text);
+}
+
 void pl_accounts_free(struct pl_worker *w) {
     struct pl_accounts *a = w->more->accounts;
     w->more->accounts = NULL;

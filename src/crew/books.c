@@ -202,17 +202,22 @@ bool pl_books_room(struct pl_worker *w) {
     return true;
 }
 
-static void take_sample(struct pl_worker *w, struct pl_books *b, uint64_t now_ms) {
+void pl_look_sample(struct pl_worker *w, uint64_t now_ms, struct pl_ledger_sample *s) {
     struct pl_look_host h;
     uint32_t beside = holders_by_pages(w), below = holders_by_driver(w, now_ms);
-    struct pl_ledger_sample s = { .at_ms = now_ms,
-                                  .holders = beside > below ? beside : below,
-                                  .holders_ok = 1 };
+    *s = (struct pl_ledger_sample){ .at_ms = now_ms,
+                                    .holders = beside > below ? beside : below,
+                                    .holders_ok = 1 };
     if (pl_look_host(w, &h)) {
-        s.host_bytes = w->more->host.anon + w->more->host.swap;
-        s.host_max = h.limit;
+        s->host_bytes = w->more->host.anon + w->more->host.swap;
+        s->host_max = h.limit;
     }
-    for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) sample_gpu(w, i, now_ms, &s);
+    for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) sample_gpu(w, i, now_ms, s);
+}
+
+static void take_sample(struct pl_worker *w, struct pl_books *b, uint64_t now_ms) {
+    struct pl_ledger_sample s;
+    pl_look_sample(w, now_ms, &s);
     note_need(w, b, &s);
     b->sampled = true;
     pl_ledger_sample(&b->ledger, &s);

@@ -4,6 +4,8 @@
 #define PL_CREW_LOOK_H
 #include "crew/crew.h"
 #include "crew/describe.h"
+#include "ledger/ledger.h"
+#include "sample/page.h"
 
 /* Where the furthest start of a service is: phase of surface.md 8.7, ms since its spawn, and words. phase
  * NULL: none. */
@@ -87,6 +89,15 @@ struct pl_look_device {
     uint64_t peak;                       /* largest of the last minute */
 };
 bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out);
+
+/* The same facts the books are kept from, for whoever keeps books of its own (`plimsoll soak`): end records
+ * from number *from on, at most `room` (see pl_page_take_ends), the text of a tag, and what no record says.
+ */
+size_t pl_look_rows(struct pl_worker *w, uint64_t *from, struct pl_page_record *out, size_t room,
+                    uint64_t *lost);
+uint64_t pl_look_ended(struct pl_worker *w); /* number of the next end record */
+bool pl_look_tag(struct pl_worker *w, uint16_t tag, char text[PL_PAGE_TAG_ROOM]);
+void pl_look_sample(struct pl_worker *w, uint64_t now_ms, struct pl_ledger_sample *out);
 
 /* What is said of a worker's memory. Seconds and requests that are not known are HUGE_VAL. */
 struct pl_look_verdict {

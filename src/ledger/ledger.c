@@ -41,6 +41,10 @@ void pl_ledger_start(struct pl_ledger *l) {
     pl_tags_start(&l->tags);
 }
 
+void pl_ledger_steady(struct pl_ledger *l, double least) {
+    for (int i = 0; i < PL_LEDGER_GPUS; i++) pl_history_steady(&l->gpu[i].allocated, least);
+}
+
 /* --- rows */
 
 static bool absurd(const struct pl_ledger_row *r) {

@@ -112,6 +112,12 @@ struct pl_ledger {
 };
 
 void pl_ledger_start(struct pl_ledger *l);
+/* In a test, where nothing else runs: on devices `least` bytes are growth, less than PL_RULE_GROWTH. Before
+ * the first row. ALONE: requests that come one by one; TOGETHER: their tensors in flight are noise. Host
+ * memory has its own noise, and keeps its mark. */
+#define PL_LEDGER_ALONE    (1024.0 * 1024)
+#define PL_LEDGER_TOGETHER (4.0 * 1024 * 1024)
+void pl_ledger_steady(struct pl_ledger *l, double least);
 /* True: some series was looked at anew, ask for the verdict. */
 bool pl_ledger_row(struct pl_ledger *l, const struct pl_ledger_row *r);
 /* So many rows were overwritten before they could be read. */

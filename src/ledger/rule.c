@@ -30,10 +30,13 @@ static bool slows(const struct pl_trend *t, double ratio) {
     return t->late.high < t->early.low && t->late.mid < RATIO_CLEAR * t->early.mid;
 }
 
-static bool is_line(const struct pl_trend *t, double ratio) {
+/* Bytes that are growth. */
+static double least_of(const struct pl_rule *r) { return r->least > 0 ? r->least : PL_RULE_GROWTH; }
+
+static bool is_line(const struct pl_trend *t, double ratio, double least) {
     double late_buckets = t->n - t->n / 2;
-    return t->all.z > Z_SUSPECT && t->all.low * t->n >= PL_RULE_GROWTH && t->late.z > Z_LATE &&
-           t->late.mid * late_buckets >= PL_RULE_GROWTH / 4 && !slows(t, ratio) &&
+    return t->all.z > Z_SUSPECT && t->all.low * t->n >= least && t->late.z > Z_LATE &&
+           t->late.mid * late_buckets >= least / 4 && !slows(t, ratio) &&
            t->last_quarter >= QUARTER * t->first_quarters && t->rises >= RISES &&
            t->fall <= FALL * t->growth && t->wander <= WANDER * t->growth;
 }
@@ -49,15 +52,15 @@ static uint32_t onset(const double *v, uint32_t n) {
 }
 
 /* `t`: of the whole; becomes that of the part that is a line. */
-static bool lasts(const double *v, uint32_t n, uint32_t began, struct pl_trend *t) {
-    if (is_line(t, RATIO_WHOLE)) return true;
+static bool lasts(const double *v, uint32_t n, uint32_t began, double least, struct pl_trend *t) {
+    if (is_line(t, RATIO_WHOLE, least)) return true;
     const uint32_t from[] = { n / 4, n / 2, began };
     double rises = t->rises;
     for (int i = 0; i < 3; i++) {
         if (n - from[i] < PART_BUCKETS) continue;
         pl_trend_of(v + from[i], n - from[i], t);
         if (rises < t->rises) t->rises = rises; /* see look() */
-        if (is_line(t, RATIO_PART)) return true;
+        if (is_line(t, RATIO_PART, least)) return true;
     }
     return false;
 }
@@ -94,7 +97,7 @@ static void rate_is(struct pl_rule *r, const struct pl_slope *s) {
 static void judge(struct pl_rule *r, const double *v, uint32_t n) {
     const struct pl_trend *t = &r->trend;
     uint64_t age = r->seen - PL_RULE_WARM_UP, width = r->floor.width;
-    if (t->all.z <= Z_SUSPECT || t->all.low * n < PL_RULE_GROWTH) {
+    if (t->all.z <= Z_SUSPECT || t->all.low * n < least_of(r)) {
         r->suspect_age = 0;
         r->agreed = 0;
         r->state = PL_RULE_STABLE;
@@ -106,7 +109,7 @@ static void judge(struct pl_rule *r, const double *v, uint32_t n) {
     }
     struct pl_trend part = *t;
     uint32_t began = onset(v, n);
-    bool line = lasts(v, n, began, &part);
+    bool line = lasts(v, n, began, least_of(r), &part);
     if (line) rate_is(r, &part.all);
     if (r->state == PL_RULE_CONFIRMED && t->last_quarter >= r->confirmed_slope * (double)width / 2) return;
     r->state = PL_RULE_SUSPECTED;
@@ -184,11 +187,13 @@ bool pl_rule_settled(const struct pl_rule *r, double least, uint64_t *requests) 
 
 /* --- long lives */
 
+void pl_history_steady(struct pl_history *h, double least) { h->whole.least = h->part.least = least; }
+
 bool pl_history_add(struct pl_history *h, double bytes, uint64_t requests) {
     bool looked = pl_rule_add(&h->whole, bytes, requests);
     if (h->whole.seen < PL_HISTORY_LONG) return looked;
     if (h->part.seen >= PL_HISTORY_PART && h->part.state == PL_RULE_STABLE)
-        memset(&h->part, 0, sizeof h->part);
+        h->part = (struct pl_rule){ .least = h->whole.least };
     return pl_rule_add(&h->part, bytes, requests) || looked;
 }
 

@@ -37,6 +37,7 @@ const char *pl_shape_name(enum pl_shape s);
 struct pl_rule {
     struct pl_floor early; /* of the warm-up */
     struct pl_floor floor; /* since then */
+    double least;          /* bytes that are growth; 0: PL_RULE_GROWTH */
     double first;          /* the first sample of all */
     uint64_t seen;         /* requests, the warm-up included */
     uint64_t look_at;      /* seen at the next look */
@@ -69,6 +70,9 @@ enum { PL_HISTORY_LONG = 8192, PL_HISTORY_PART = 16384 };
 struct pl_history {
     struct pl_rule whole, part;
 };
+/* The same input again and again, one request at a time, has little noise: less than PL_RULE_GROWTH is growth
+ * there. Before the first sample. */
+void pl_history_steady(struct pl_history *h, double least);
 bool pl_history_add(struct pl_history *h, double bytes, uint64_t requests);
 /* The whole, unless the part alone is confirmed: what a short part suspects may be the hour of the day. */
 const struct pl_rule *pl_history_rule(const struct pl_history *h);

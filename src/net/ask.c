@@ -33,6 +33,7 @@ struct pl_ask {
     struct pl_ask_reply reply;
     uint64_t sent_us;
     size_t cap;
+    pl_ask_piece *piece;
     pl_ask_done *done;
     void *ctx;
 };
@@ -84,6 +85,11 @@ static void take(struct pl_ask *a, const char *at, size_t len) {
             a->reply.status = a->parser.head.status;
             break;
         case PL_HTTP_BODY:
+            if (a->piece != NULL) {
+                if (a->piece(a->ctx, a->parser.piece, a->parser.piece_len)) break;
+                finish(a, "left");
+                return;
+            }
             if (a->body.len + a->parser.piece_len > a->cap ||
                 !pl_buf_add(&a->body, a->parser.piece, a->parser.piece_len)) {
                 finish(a, "too large");
@@ -153,6 +159,7 @@ struct pl_ask *pl_ask_start(uv_loop_t *loop, const struct pl_ask_question *q, pl
     a->done = done;
     a->ctx = ctx;
     a->cap = q->reply_cap;
+    a->piece = q->piece;
     pl_buf_init(&a->question, 0);
     pl_buf_init(&a->body, 0);
     pl_http_parser_init(&a->parser, true, &ask_limits);

@@ -100,6 +100,7 @@ static bool is_secret(const struct pl_config *c, const char *variable, size_t le
 static bool is_ours(const struct pl_config *c, const char *variable, size_t len) {
     if (strncmp(variable, "PLIMSOLL_DRYDOCK_", 17) == 0)
         return false; /* the stand-in libraries in the worker read them */
+    if (is_word(variable, len, "PLIMSOLL_HOSTS_FILE")) return false; /* set by `plimsoll check` only */
     return strncmp(variable, "PLIMSOLL", 8) == 0 || strncmp(variable, "LISTEN_", 7) == 0 ||
            is_word(variable, len, "NOTIFY_SOCKET") || is_word(variable, len, "PYTHONSAFEPATH") ||
            is_secret(c, variable, len);

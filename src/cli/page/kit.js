@@ -79,7 +79,7 @@ function plot(box, p) {
     }
     g.textAlign = "center"; g.fillStyle = css("dim");
     const n = Math.max(2, Math.min(7, Math.floor((w - L) / 110)));
-    for (let i = 0; i <= n; i++) { const t = from + (to - from) * i / n; g.textAlign = i === 0 ? "left" : i === n ? "right" : "center"; g.fillText(clock(t, to - from), x(t, w), h - 6); }
+    for (let i = 0; i <= n; i++) { const t = from + (to - from) * i / n; g.textAlign = i === 0 ? "left" : i === n ? "right" : "center"; g.fillText(p.x ? Math.round(t) + (i === n ? " " + p.x : "") : clock(t, to - from), x(t, w), h - 6); }
     g.save(); g.beginPath(); g.rect(L, 0, w - L - R + 1, h - B + 1); g.clip();
     p.series.forEach((s, i) => {
       g.fillStyle = g.strokeStyle = color(i); g.lineWidth = 1.8;
@@ -100,6 +100,6 @@ function plot(box, p) {
     if (px < L || px > w - R || !all.length) return "";
     const t = from + (px - L) / (w - L - R) * (to - from), lines = [];
     p.series.forEach(s => { let best = null; for (const a of s.points) if (!best || Math.abs(a[0] - t) < Math.abs(best[0] - t)) best = a; if (best) lines.push([best[0], s.name + " " + show(best[1])]); });
-    return lines.length ? new Date(lines[0][0]).toISOString().replace("T", " ") + "\n" + lines.map(l => l[1]).join("\n") : "";
+    return lines.length ? (p.x ? lines[0][0] + " " + p.x : new Date(lines[0][0]).toISOString().replace("T", " ")) + "\n" + lines.map(l => l[1]).join("\n") : "";
   });
 }

@@ -188,7 +188,25 @@ TEST(a_series_sampled_once_in_fifty_requests_is_judged_as_well) {
     assert_true(fabs(r.slope - 32 * KIB) < 2 * KIB);
 }
 
-RUN(cmocka_unit_test(the_floor_keeps_the_minimum_of_each_bucket),
+/* 2 KiB a request are 4 MiB after 2,000: too little for a server's noise, a leak in a test without any. */
+TEST(in_a_steady_series_a_small_leak_is_one) {
+    struct pl_rule usual = { 0 }, steady = { .least = 1 * MIB };
+    feed(&usual, 6000, 100 * MIB, 2 * KIB);
+    feed(&steady, 6000, 100 * MIB, 2 * KIB);
+    assert_int_equal(usual.state, PL_RULE_STABLE);
+    assert_int_equal(steady.state, PL_RULE_CONFIRMED);
+    assert_true(fabs(steady.slope - 2 * KIB) < 1);
+    struct pl_rule soon = { .least = 1 * MIB };
+    feed(&soon, 6000, 100 * MIB, 32 * KIB);
+    assert_int_equal(soon.confirmed_at, 2250);
+    struct pl_rule buffer = { .least = 1 * MIB };
+    feed(&buffer, 1000, 100 * MIB, 32 * KIB);
+    feed(&buffer, 5000, 131.25 * MIB, 0);
+    assert_int_equal(buffer.state, PL_RULE_STABLE);
+}
+
+RUN(cmocka_unit_test(in_a_steady_series_a_small_leak_is_one),
+    cmocka_unit_test(the_floor_keeps_the_minimum_of_each_bucket),
     cmocka_unit_test(full_buckets_merge_and_the_width_doubles),
     cmocka_unit_test(a_sample_that_stands_for_many_requests_widens_the_buckets),
     cmocka_unit_test(a_line_has_its_slope_and_narrow_bounds),
