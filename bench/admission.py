@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What byte admission does for a BentoML service whose memory depends on its input: a storm, and batches.
 
-    bench/admission.py [--requests 500] [--rounds 3]     with $PL_TORCH_ENV and $PLIMSOLL_BUILD, as `make bench` sets them
+    bench/admission.py [--requests 500] [--rounds 5]     with $PL_TORCH_ENV and $PLIMSOLL_BUILD
 
-Storm: that many long inputs at once on a card with room for five, each without Plimsoll's line and with it; an OOM is the
-worker's end, as it is for engines. Batches: 64 clients of a batchable endpoint whose batch fits the card where its requests
-one by one would not, at the worker's own socket and through Plimsoll, in turn. The card is the dry dock's.
+Storm: that many long inputs at once on a card with room for five, without bytes counted and with; an OOM is the
+worker's end, as it is for engines. Batches: 64 clients of a batchable endpoint whose batch fits the card where its
+requests one by one would not, at the worker's own socket and through Plimsoll, in turn. The card is the dry dock's.
 """
 
 import argparse
@@ -28,8 +28,10 @@ SERVICES = ROOT / "tests/e2e/services"
 async def post(where, path, body):
     """(status, text); 0: no answer."""
     try:
-        opened = asyncio.open_unix_connection(where) if isinstance(where, str) else asyncio.open_connection("127.0.0.1", where)
-        reader, writer = await opened
+        if isinstance(where, str):
+            reader, writer = await asyncio.open_unix_connection(where)
+        else:
+            reader, writer = await asyncio.open_connection("127.0.0.1", where)
         data = json.dumps(body).encode()
         writer.write(f"POST {path} HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\nConnection: close\r\n"
                      f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
@@ -53,8 +55,9 @@ class Server:
                  Path(folder) / "state", "--cache_dir", Path(folder) / "cache", "--warmup.examples", "off", *flags]
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL", "BENTOML"))}
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([str(w) for w in words], cwd=SERVICES / service, stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, env={**keep, "BENTOML_DO_NOT_TRACK": "True", **(env or {})})
+            env = {**keep, "BENTOML_DO_NOT_TRACK": "True", **(env or {})}
+            self.process = subprocess.Popen([str(w) for w in words], cwd=SERVICES / service, env=env,
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until = time.monotonic() + PATIENCE_S
         while not self.events("main.ready") and time.monotonic() < until and self.process.poll() is None:
             time.sleep(0.1)
@@ -96,13 +99,15 @@ def storm(with_line, requests):
             async def all_at_once():
                 for _ in range(3):
                     await post(server.port, "/predict", {"text": "x"})
-                return await asyncio.gather(*(post(server.port, "/predict", {"text": "x" * 20000}) for _ in range(requests)))
+                long = {"text": "x" * 20000}
+                return await asyncio.gather(*(post(server.port, "/predict", long) for _ in range(requests)))
             began = time.monotonic()
             statuses = collections.Counter(status for status, _ in asyncio.run(all_at_once()))
             took = time.monotonic() - began
             p99, decisions = server.decision_p99_ms()
-            return {"statuses": dict(sorted(statuses.items())), "deaths": len(server.events("worker.death")), "seconds": took,
-                    "p99_ms": p99, "decisions": decisions}
+            deaths = len(server.events("worker.death"))
+            return {"statuses": dict(sorted(statuses.items())), "deaths": deaths, "seconds": took, "p99_ms": p99,
+                    "decisions": decisions}
         finally:
             server.stop()
 

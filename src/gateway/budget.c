@@ -252,7 +252,11 @@ static uint64_t alarm_of(const struct pl_gate *gate, const struct pl_gate_place 
 bool pl_gateway_budget(const struct pl_gateway *g, const struct pl_service *s, size_t index,
                        struct pl_gateway_budget *out) {
     const struct pl_gate *gate = &g->gates[s->index];
-    if (index >= gate->place_count || gate->admit.places[index].full == 0) return false;
+    unsigned place = 0;
+    for (size_t seen = 0; place < gate->place_count; place++)
+        if (gate->admit.places[place].full > 0 && seen++ == index) break;
+    if (place >= gate->place_count) return false;
+    index = place;
     const struct pl_budget *b = &gate->admit.places[index];
     *out = (struct pl_gateway_budget){ .gpu = gate->places[index].name,
                                        .full_bytes = b->full,

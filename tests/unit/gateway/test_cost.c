@@ -80,6 +80,18 @@ TEST(a_card_is_measured_and_told) {
     assert_int_equal(budget().budget_bytes, 1);
 }
 
+TEST(a_worker_that_takes_its_card_late_is_measured_then) {
+    world_room = (struct pl_room){ .total = 2000ull * MIB, .fixed = 900ull * MIB };
+    world_description = &described;
+    worker_starts(1); /* nowhere yet */
+    page_counts(&W.pages[0])->features |= PL_PAGE_F_MEMORY | PL_PAGE_F_PEAKS;
+    world_places = "3";
+    W.hooks.room_changed(W.hooks.ctx);
+    assert_string_equal(budget().gpu, "3");
+    assert_int_equal(budget().full_bytes, 800ull * MIB);
+    assert_int_equal(budget().alarm_bytes, 2000ull * MIB / 10000 * 9000);
+}
+
 TEST(what_its_like_have_taken_is_charged) {
     on_card();
     taught(PL_PEAKS_KNOWN, 400);
@@ -373,7 +385,8 @@ TEST(a_worker_that_tells_nothing_holds_an_orphan_until_it_is_old) {
     close(fd);
 }
 
-RUN(IN_WORLD(a_card_is_measured_and_told), IN_WORLD(what_its_like_have_taken_is_charged),
+RUN(IN_WORLD(a_card_is_measured_and_told), IN_WORLD(a_worker_that_takes_its_card_late_is_measured_then),
+    IN_WORLD(what_its_like_have_taken_is_charged),
     IN_WORLD(while_it_learns_nobody_is_held_back_unless_asked_for),
     IN_WORLD(one_of_a_kind_never_seen_runs_alone_and_the_others_wait_for_what_it_teaches),
     IN_WORLD(a_route_that_teaches_nothing_is_only_counted),

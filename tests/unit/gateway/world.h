@@ -122,9 +122,8 @@ static const struct pl_description *world_description;
 static bool world_out_of_service;
 bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *out) {
     (void)c;
-    (void)devices;
     *out = world_room;
-    return world_room.total != 0;
+    return world_room.total != 0 && strcmp(devices, "host") != 0;
 }
 void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]) {
     (void)w;
