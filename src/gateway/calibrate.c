@@ -1,6 +1,6 @@
-/* gateway/calibrate.c - how many tokens a prompt was, asked of the engine itself where the reply did not tell: a stream
- * without usage would teach nothing. Off the path, after the reply, with the body that is still here; one question
- * at a time, few once the estimator is known, and none for large bodies. */
+/* gateway/calibrate.c - how many tokens a prompt was, asked of the engine itself where the reply did not
+ * tell: a stream without usage would teach nothing. Off the path, after the reply, with the body that is
+ * still here; one question at a time, few once the estimator is known, and none for large bodies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,8 @@ void pl_calibrate(struct pl_request *r) {
     const struct pl_ask_question q = { .to = &r->berth->worker->to,
                                        .method = "POST",
                                        .target = route,
-                                       .headers = "Content-Type: application/json\r\nx-plimsoll-warmup: 1\r\n",
+                                       .headers =
+                                           "Content-Type: application/json\r\nx-plimsoll-warmup: 1\r\n",
                                        .body = r->body.data,
                                        .body_len = r->body.len,
                                        .reply_cap = REPLY_MOST,

@@ -62,7 +62,7 @@ enum pl_result {
         PL_RESULT_COUNT
 };
 
-struct pl_key;     /* keys.c */
+struct pl_key; /* keys.c */
 struct pl_calibrating;
 struct pl_inspect; /* inspect.h */
 struct pl_gate;    /* one service at the gateway */
@@ -396,7 +396,8 @@ void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
 void pl_boot_check(struct pl_worker *w,
                    struct pl_gate *gate); /* boot.c: its cache against plan and last boot */
 
-/* calibrate.c: a reply that did not tell its usage is complete. May ask the engine for its prompt's tokens. */
+/* calibrate.c: a reply that did not tell its usage is complete. May ask the engine for its prompt's tokens.
+ */
 void pl_calibrate(struct pl_request *r);
 void pl_calibrate_stop(struct pl_gate *gate);
 

@@ -16,7 +16,8 @@ struct pl_model {
 };
 
 /* The engine has counted this text. */
-void pl_model_learn(struct pl_gate *gate, struct pl_model *m, const struct pl_text_counts *text, uint64_t tokens);
+void pl_model_learn(struct pl_gate *gate, struct pl_model *m, const struct pl_text_counts *text,
+                    uint64_t tokens);
 /* Under which name a request's model is kept. */
 const char *pl_model_name(const struct pl_request *r);
 /* NULL: nothing is known about it. */

@@ -105,7 +105,8 @@ static bool is_lesson(const struct pl_json_facts *f) {
     return f->images == 0 && f->images_remote == 0 && f->prompt_ids == 0 && !f->bad_utf8;
 }
 
-void pl_model_learn(struct pl_gate *gate, struct pl_model *m, const struct pl_text_counts *text, uint64_t tokens) {
+void pl_model_learn(struct pl_gate *gate, struct pl_model *m, const struct pl_text_counts *text,
+                    uint64_t tokens) {
     bool known = m->tokens.seen >= PL_TOKEN_KNOWN;
     if (!pl_tokens_learn(&m->tokens, text, tokens)) return;
     gate->learnt.changed = true;

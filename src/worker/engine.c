@@ -3,10 +3,26 @@
 #include <string.h>
 
 static const struct pl_engine engines[] = {
-#define ENGINE(sym, program, module, verb, port, letter, host, socket, variable, ready, llm, metrics, over,   \
-               tokenize, always, dead)                                                                        \
-    { PL_CFG_ENGINE_##sym, program, module,  verb,  port, letter, host, socket, variable, ready, llm, metrics, \
-      PL_OVERCOMMIT_##over, tokenize, always, dead },
+#define ENGINE(sym, program, module, verb, port, letter, host, socket, variable, ready, llm, metrics, over, \
+               tokenize, always, dead)                                                                      \
+    {                                                                                                       \
+        PL_CFG_ENGINE_##sym,                                                                                \
+        program,                                                                                            \
+        module,                                                                                             \
+        verb,                                                                                               \
+        port,                                                                                               \
+        letter,                                                                                             \
+        host,                                                                                               \
+        socket,                                                                                             \
+        variable,                                                                                           \
+        ready,                                                                                              \
+        llm,                                                                                                \
+        metrics,                                                                                            \
+        PL_OVERCOMMIT_##over,                                                                               \
+        tokenize,                                                                                           \
+        always,                                                                                             \
+        dead                                                                                                \
+    },
 #include "worker/engines.def"
 #undef ENGINE
 };

@@ -297,15 +297,17 @@ TEST(usage_is_asked_for_in_the_clients_place_only_where_that_is_configured) {
 }
 
 static double error_ratio_told(void) {
-    return pl_series_value(pl_metrics_get(W.app.metrics, PL_M_TOKENS_TOTAL,
-                                          (const char *const[]){ W.service.config->id, "m", "input", "calibrated" }, 4));
+    return pl_series_value(
+        pl_metrics_get(W.app.metrics, PL_M_TOKENS_TOTAL,
+                       (const char *const[]){ W.service.config->id, "m", "input", "calibrated" }, 4));
 }
 
 TEST(a_stream_that_tells_no_usage_has_its_prompt_counted_by_the_engine_afterwards) {
     engine_starts(1);
     for (int i = 0; i < PL_TOKEN_KNOWN; i++) {
         read_recording("completion_stream");
-        int c = ask_model("/v1/completions", "{\"model\":\"m\",\"prompt\":\"one two three\",\"stream\":true}");
+        int c =
+            ask_model("/v1/completions", "{\"model\":\"m\",\"prompt\":\"one two three\",\"stream\":true}");
         int w = worker_takes(1);
         read_until(w, "true}");
         put_head(w);
@@ -328,8 +330,9 @@ TEST(a_stream_that_tells_no_usage_has_its_prompt_counted_by_the_engine_afterward
     put_head(w);
     put_events(w, recorded, true);
     read_until(c, "\r\n0\r\n\r\n");
-    assert_true(error_ratio_told() >= 2 && error_ratio_told() <= 6); /* calibrated: about three tokens a prompt */
-    assert_true(worker_idle(1));                                   /* it knows enough for now */
+    assert_true(error_ratio_told() >= 2 &&
+                error_ratio_told() <= 6); /* calibrated: about three tokens a prompt */
+    assert_true(worker_idle(1));          /* it knows enough for now */
     close(c);
     close(w);
 }
