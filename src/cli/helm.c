@@ -92,7 +92,10 @@ static void on_ordered(void *ctx, struct pl_wire_message *reply) {
     (void)ctx;
     if (reply->head.kind == PL_WIRE_DONE) return;
     int error = reply->head.kind == PL_WIRE_REFUSED ? (int)reply->refused.error : EPROTO;
-    snprintf(why, sizeof why, "the keeper does not start it: %s", strerror(error));
+    if (error == EBUSY)
+        snprintf(why, sizeof why, "the main before this one still finishes what is open (upgrade.drain)");
+    else
+        snprintf(why, sizeof why, "the keeper does not start it: %s", strerror(error));
     unfreeze();
     failed(why);
 }

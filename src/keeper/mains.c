@@ -141,7 +141,7 @@ void pl_keeper_give_helm(struct pl_keeper *k, struct pl_main *to) {
         from->leave_by_ms = k->now_ms + (from->leave_ms != 0 ? from->leave_ms : k->set.leave_ms);
         k->upgraded.error = 0;
         k->upgraded.status = 0;
-        k->upgraded.words[0] = '\0';
+        memset(k->upgraded.words, 0, sizeof k->upgraded.words);
         from->news |= PL_NEWS_UPGRADED;
     }
     to->role = PL_ROLE_HELM;
@@ -166,7 +166,8 @@ void pl_keeper_fail_upgrade(struct pl_keeper *k, int error, int status) {
     if (candidate != NULL) kill(candidate->pid, SIGKILL);
     k->upgraded.error = (uint32_t)error;
     k->upgraded.status = status;
-    if (error != ECHILD) k->upgraded.words[0] = '\0'; /* it has said none: it was cut off */
+    if (error != ECHILD) /* it has said none: it was cut off */
+        memset(k->upgraded.words, 0, sizeof k->upgraded.words);
     if (helm != NULL) {
         if (k->upgrade == PL_UPGRADE_STANDING_DOWN)
             helm->news = (helm->news & ~(unsigned)PL_NEWS_STAND_DOWN) | PL_NEWS_HELM;

@@ -219,7 +219,7 @@ static int on_upgrade(struct pl_keeper *k, struct pl_main *m, struct pl_wire_mes
     }
     candidate->exe_fd = exe;
     m->leave_ms = q->upgrade.leave_ms;
-    k->upgraded.words[0] = '\0';
+    memset(k->upgraded.words, 0, sizeof k->upgraded.words);
     k->upgrade = PL_UPGRADE_STARTING;
     k->upgrade_by_ms = k->now_ms + (q->upgrade.take_ms != 0 ? q->upgrade.take_ms : k->set.take_ms);
     return 0;

@@ -118,8 +118,9 @@ def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):
     status = server.wait_until(lambda: (s := server.try_status()) and s["ready"] and s)
     assert status["started"] == "crash" and status["services"][0]["mode"] == "enforce"
     assert server.workers() == workers
-    stream = Stream(server, 30, 0.1)
+    stream = Stream(server, 50, 0.1)
     upgraded(server)
+    assert "the main before this one still finishes what is open" in server.verb("upgrade").stdout
     server.terminate()
     assert stream.whole(), "the instance stopped under a stream of the main before"
     assert server.wait_exit() == 0

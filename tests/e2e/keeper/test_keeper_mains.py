@@ -274,7 +274,7 @@ def test_an_upgrade_moves_the_helm_and_the_old_main_may_only_ask(keeper):
     new.done(wire.TAKE)
     old.wait(wire.STAND_DOWN)
     old.done(wire.STOOD_DOWN)
-    assert struct.unpack("<Ii", old.wait(wire.UPGRADED)) == (0, 0)
+    assert struct.unpack_from("<Ii", old.wait(wire.UPGRADED)) == (0, 0)
     new.wait(wire.HELM)
     assert old.ask(wire.SIGNAL, struct.pack("<QII", worker.generation, 15, 0)).error == "EPERM"
     assert list(old.generations()) == [worker.generation]
@@ -293,16 +293,48 @@ def test_an_upgrade_to_something_that_ends_leaves_the_old_main_at_the_helm(keepe
     exe = os.open("/bin/false", os.O_PATH)
     main.done(wire.UPGRADE, fds=[exe])
     os.close(exe)
-    error, status = struct.unpack("<Ii", main.wait(wire.UPGRADED))
+    error, status = struct.unpack_from("<Ii", main.wait(wire.UPGRADED))
     assert (error, os.WEXITSTATUS(status)) == (errno.ECHILD, 1)
     assert main.hold("x").error == "ENOENT"
+
+
+def test_what_a_candidate_says_when_it_goes_reaches_the_old_main(keeper):
+    k = keeper()
+    main = k.main()
+    candidate = start_upgrade(k, main)
+    candidate.ask(wire.BYE, struct.pack("<II320s", 3, 0, b"no such key"))
+    candidate.kill()
+    told = main.wait(wire.UPGRADED)
+    assert struct.unpack_from("<Ii", told)[0] == errno.ECHILD
+    assert told[8:].rstrip(b"\0") == b"no such key"
+    again = start_upgrade(k, main)  # its predecessor's words are not its own
+    again.kill()
+    assert main.wait(wire.UPGRADED)[8:].rstrip(b"\0") == b""
+
+
+def test_an_upgrade_brings_its_own_time_limits(keeper):
+    k = keeper("--take-ms", 60000, "--leave-ms", 60000)
+    main = k.main()
+    exe = os.open(PYTHON, os.O_PATH)
+    main.done(wire.UPGRADE, struct.pack("<II", 300, 0), fds=[exe])
+    late = k.main()
+    assert struct.unpack_from("<Ii", main.wait(wire.UPGRADED))[0] == errno.ETIMEDOUT
+    k.line(f"event=keeper.main_exited main={late.main_id} ")
+    main.done(wire.UPGRADE, struct.pack("<II", 0, 300), fds=[exe])
+    os.close(exe)
+    new = k.main()
+    new.done(wire.TAKE)
+    main.wait(wire.STAND_DOWN)
+    main.done(wire.STOOD_DOWN)
+    wait_dead(main.pid)  # it was to leave in 300 ms and did not
+    assert new.hold("x").error == "ENOENT"
 
 
 def test_a_candidate_that_never_takes_is_given_up(keeper):
     k = keeper("--take-ms", 400)
     main = k.main()
     candidate = start_upgrade(k, main)
-    assert struct.unpack("<Ii", main.wait(wire.UPGRADED))[0] == errno.ETIMEDOUT
+    assert struct.unpack_from("<Ii", main.wait(wire.UPGRADED))[0] == errno.ETIMEDOUT
     wait_dead(candidate.pid)
 
 
@@ -323,7 +355,7 @@ def test_a_candidate_that_dies_after_take_gives_the_helm_back(keeper):
     old.wait(wire.STAND_DOWN)
     new.kill()
     old.wait(wire.HELM)
-    assert struct.unpack("<Ii", old.wait(wire.UPGRADED))[0] == errno.ECHILD
+    assert struct.unpack_from("<Ii", old.wait(wire.UPGRADED))[0] == errno.ECHILD
     assert old.hold("x").error == "ENOENT"
 
 
