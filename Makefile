@@ -8,7 +8,7 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench lint format docs install clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench screenshots lint format docs install clean
 
 help:        ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,8 @@ bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, i
 	@scripts/setup.sh bench && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 $(in_env) "$$PL_TEST_ENV/bin/python" bench/run.py --out docs/bench.md $(ARGS)
 
+screenshots: ## pictures of the dashboard into docs/img, from a real Chromium
+	@scripts/setup.sh test && mkdir -p docs/img && export PL_SCREENSHOTS=$$PWD/docs/img && $(test_py) e2e -k "test_pictures" $(ARGS)
 lint:        ## clang-format, ruff, then clang-tidy as advice
 	@scripts/setup.sh lint && scripts/lint.sh
 format:      ## clang-format and ruff, in place; .def tables are left alone

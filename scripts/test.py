@@ -38,8 +38,8 @@ LEFT_OUT = {
 # End-to-end tests mostly wait. These compute (PyTorch, llama.cpp), or take ports by number: they run one after the
 # other, while the others run beside them.
 APART = (
-    "command", "dependencies", "device", "drydock", "explain", "handover", "hostile", "leaky", "llama", "remote",
-    "verdicts", "watch",
+    "command", "dashboard", "dependencies", "device", "drydock", "explain", "handover", "hostile", "leaky", "llama",
+    "remote", "verdicts", "watch",
 )  # fmt: skip
 
 

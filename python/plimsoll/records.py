@@ -10,12 +10,14 @@ endpoints (the batcher's task carries the context of the first request it ever s
 with ASGI middleware of their own, and mounted applications.
 """
 
+import asyncio
 import contextvars
 import functools
 import gc
 import inspect
 import re
 import threading
+import time
 
 from plimsoll import memory, shapes
 from plimsoll import page as pages
@@ -36,7 +38,7 @@ class Call:
     """One request, or one handler call that belongs to no request (`request` 0)."""
 
     __slots__ = ("request", "flags", "endpoint", "begun_us", "handlers", "finished", "cut", "ended", "status",
-                 "outcome", "error", "account", "number", "tag", "batch", "input_bytes")  # fmt: skip
+                 "outcome", "error", "account", "number", "tag", "batch", "input_bytes", "streams")  # fmt: skip
 
     def __init__(self, request=0, flags=0, endpoint=None, finished=False, input_bytes=0):
         self.request = request
@@ -55,6 +57,7 @@ class Call:
         self.tag = pages.NO_TAG
         self.batch = 0
         self.input_bytes = input_bytes
+        self.streams = ()  # of a thread-bound stream: its open Stream, to be closed if the client leaves
 
     @property
     def route(self):
@@ -337,13 +340,14 @@ class Span:
     """One run of a handler, as a context manager: tells the recorder when it begins and how it ends. `own_thread`: it
     has its thread for itself, so that what the thread allocates is the request's."""
 
-    __slots__ = ("recorder", "endpoint", "begun", "given", "own_thread")
+    __slots__ = ("recorder", "endpoint", "begun", "given", "own_thread", "over")
 
     def __init__(self, recorder, endpoint, args, kwargs, own_thread=False):
         self.recorder = recorder
         self.endpoint = endpoint
         self.given = args, kwargs
         self.own_thread = own_thread
+        self.over = threading.Lock()  # taken by the end, which comes once
 
     def __enter__(self):
         args, kwargs = self.given
@@ -356,13 +360,43 @@ class Span:
                 self.recorder.history.tag(self.endpoint, self.begun)
 
     def __exit__(self, kind, error, where):
+        if not self.over.acquire(blocking=False):
+            return False
         if self.own_thread and self.recorder.history is not None and self.recorder.history.tagging:
             self.recorder.history.untag()
         if self.endpoint.batchable:
             self.recorder.batch_ends(self.endpoint, self.begun, error)
         else:
+            self.begun.streams = ()  # a cycle otherwise
             self.recorder.handler_ends(self.begun, error)
         return False
+
+
+class Stream:
+    """A generator of the user's that BentoML steps through in threads. When the client leaves, nobody closes it, and
+    the exceptions of the cut hold its frames in cycles: it would end with a garbage collection, and its request too."""
+
+    __slots__ = ("items", "span")
+
+    def __init__(self, items, span):
+        self.items = items
+        self.span = span
+
+    def close(self):
+        """Blocks: while a step runs, and in what the user's `finally` does. Never raises."""
+        pause_s = 0.005
+        while True:
+            try:
+                self.items.close()
+            except ValueError:  # "generator already executing"
+                if self.items.gi_running:
+                    time.sleep(pause_s)
+                    pause_s = min(2 * pause_s, 0.1)
+                    continue
+            except Exception as error:  # the user's own, on the way out: the request was given up anyway
+                self.span.__exit__(type(error), error, None)
+            self.span.__exit__(GeneratorExit, GeneratorExit(), None)
+            return
 
 
 def wrap(func, recorder, endpoint):
@@ -383,8 +417,12 @@ def wrap(func, recorder, endpoint):
 
         @functools.wraps(func)
         def wrapper(*args, **kwargs):
-            with Span(recorder, endpoint, args, kwargs):
-                yield from func(*args, **kwargs)
+            span = Span(recorder, endpoint, args, kwargs)
+            with span:
+                items = func(*args, **kwargs)
+                if not endpoint.batchable:
+                    span.begun.streams += (Stream(items, span),)
+                yield from items
 
     elif inspect.iscoroutinefunction(func):
 
@@ -500,6 +538,9 @@ class Edge:
         finally:
             self.before_end(scope, call)
             self.recorder.left(call, error)
+            if call.handlers > 0:
+                for stream in call.streams:
+                    asyncio.get_running_loop().run_in_executor(None, stream.close)
             if self.drain is not None:
                 self.drain.left()
 

@@ -147,7 +147,11 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
     path = t.path;
     if (pl_admin_own(a, c)) return; /* as on the data port: to everybody */
     if (!pl_admin_may_read(a, c)) return;
-    if (strcmp(path, "/status") == 0)
+    if (pl_ui_answer(c, path)) return;
+    const char *follow = pl_target_value(&t, "follow");
+    if (strcmp(path, "/status") == 0 && follow != NULL && strcmp(follow, "1") == 0)
+        pl_ui_follow(a, c);
+    else if (strcmp(path, "/status") == 0)
         reply_status(a, c, NULL);
     else if (strncmp(path, "/status/", 8) == 0)
         reply_status(a, c, path + 8);
@@ -164,9 +168,10 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
     else if (strncmp(path, "/timeline/", 10) == 0)
         pl_records_answer(a, c, &t, "timeline", path + 10);
     else
-        pl_admin_reply_error(c, 404, "not_found", "no such route",
-                             "/livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
-                             "/timeline/SERVICE /actions/ID");
+        pl_admin_reply_error(
+            c, 404, "not_found", "no such route",
+            "/ /livez /readyz /metrics /status /config /events /logs/SERVICE /report /history "
+            "/timeline/SERVICE /actions/ID");
 }
 
 static void on_request(void *ctx, struct pl_conn *c) {
@@ -223,6 +228,7 @@ static void on_body_end(void *ctx, struct pl_conn *c) {
 static void on_gone(void *ctx, struct pl_conn *c) {
     drop_acting(c);
     pl_followers_gone(ctx, c);
+    pl_ui_gone(ctx, c);
     pl_records_gone(ctx, c);
 }
 
@@ -257,7 +263,7 @@ bool pl_admin_start(struct pl_admin *a, const struct pl_admin_options *o, struct
                                                               .spare_fds = SPARE_FDS,
                                                               .spare_own = true,
                                                               .plain_loopback = true });
-    return a->server != NULL || PL_FAIL(err, PL_E_NOMEM, "out of memory");
+    return (a->server != NULL && pl_recent_start(a)) || PL_FAIL(err, PL_E_NOMEM, "out of memory");
 }
 
 bool pl_admin_listen(struct pl_admin *a, int fd, const char *name, struct pl_err *err) {
@@ -272,5 +278,7 @@ void pl_admin_set_tls(struct pl_admin *a, struct pl_tls *tls) {
 void pl_admin_close(struct pl_admin *a) {
     pl_timer_stop(&a->pulse);
     pl_followers_end(a);
+    pl_ui_end(a);
+    pl_recent_stop(a);
     pl_server_cut(a->server);
 }

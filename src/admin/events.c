@@ -13,8 +13,8 @@ enum { PULSE_MS = 200, FOLLOW_BYTES = 1 << 20 };
 struct pl_follower {
     struct pl_follower *next;
     struct pl_conn *conn;
-    /* events: a pattern and a level */
-    bool events;
+    /* events: a pattern and a level; `sse`: framed for a page */
+    bool events, sse;
     char glob[64];
     char service[48]; /* "" = all */
     enum pl_level level;
@@ -42,10 +42,27 @@ static bool wanted(const struct pl_follower *f, const struct pl_event *e) {
            mentions(e->line, f->service);
 }
 
-static void send_line(struct pl_conn *c, const char *line, size_t len) {
+static void send_event(const struct pl_admin *a, struct pl_conn *c, bool sse, const struct pl_event *e) {
+    char head[64];
     if (pl_conn_full(c)) return; /* a follower that does not read misses lines, and holds nothing up */
-    pl_conn_piece(c, line, len);
-    pl_conn_piece(c, "\n", 1);
+    if (sse) {
+        int n = snprintf(head, sizeof head, "id: %016llx-%llu\ndata: ", (unsigned long long)a->o.app->boot,
+                         (unsigned long long)e->number);
+        pl_conn_piece(c, head, (size_t)n);
+    }
+    pl_conn_piece(c, e->line, e->len);
+    pl_conn_piece(c, "\n\n", sse ? 2 : 1);
+}
+
+/* A page that comes back says what it has seen last: the number of the first event that it lacks. */
+static uint64_t first_unseen(const struct pl_admin *a, const struct pl_http_head *h) {
+    const struct pl_http_header *f = pl_http_find_named(h, "last-event-id");
+    char text[48];
+    unsigned long long boot, number;
+    if (f == NULL || f->value_len >= sizeof text) return 0;
+    memcpy(text, pl_http_at(h, f->value), f->value_len);
+    text[f->value_len] = '\0';
+    return sscanf(text, "%16llx-%20llu", &boot, &number) == 2 && boot == a->o.app->boot ? number + 1 : 0;
 }
 
 void pl_admin_tap(void *ctx, enum pl_level level, const char *event, const char *line, size_t len) {
@@ -59,7 +76,7 @@ void pl_admin_tap(void *ctx, enum pl_level level, const char *event, const char 
     snprintf(e->name, sizeof e->name, "%s", event);
     a->event_count++;
     for (struct pl_follower *f = a->followers; f != NULL; f = f->next)
-        if (f->events && wanted(f, e)) send_line(f->conn, e->line, e->len);
+        if (f->events && wanted(f, e)) send_event(a, f->conn, f->sse, e);
 }
 
 static struct pl_follower *follow(struct pl_admin *a, struct pl_conn *c) {
@@ -102,11 +119,19 @@ void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_tar
     struct pl_follower filter = { .level = level_of(pl_target_value(t, "level")) };
     snprintf(filter.glob, sizeof filter.glob, "%s", glob != NULL ? glob : "");
     snprintf(filter.service, sizeof filter.service, "%s", service != NULL ? service : "");
-    if (!pl_conn_start(c, 200, "application/x-ndjson", NULL)) return;
+    const struct pl_http_head *h = pl_conn_head(c);
+    const struct pl_http_header *accept = pl_http_find_named(h, "accept");
+    filter.sse = accept != NULL && memmem(pl_http_at(h, accept->value), accept->value_len,
+                                          "text/event-stream", strlen("text/event-stream")) != NULL;
     uint64_t from = a->event_count > PL_EVENTS_KEPT ? a->event_count - PL_EVENTS_KEPT : 0;
+    uint64_t unseen = filter.sse ? first_unseen(a, h) : 0;
+    if (unseen > from) from = unseen;
+    if (!pl_conn_start(c, 200, filter.sse ? "text/event-stream" : "application/x-ndjson",
+                       "Cache-Control: no-store\r\n"))
+        return;
     for (uint64_t i = from; i < a->event_count; i++) {
         const struct pl_event *e = &a->events[i % PL_EVENTS_KEPT];
-        if (e->line != NULL && wanted(&filter, e)) send_line(c, e->line, e->len);
+        if (e->line != NULL && wanted(&filter, e)) send_event(a, c, filter.sse, e);
     }
     struct pl_follower *f = go_on != NULL && strcmp(go_on, "1") == 0 ? follow(a, c) : NULL;
     if (f == NULL) {
@@ -114,6 +139,7 @@ void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_tar
         return;
     }
     f->events = true;
+    f->sse = filter.sse;
     memcpy(f->glob, filter.glob, sizeof f->glob);
     memcpy(f->service, filter.service, sizeof f->service);
     f->level = filter.level;

@@ -19,6 +19,10 @@ struct pl_event {
 
 /* A connection that goes on: /events?follow or /logs?follow. */
 struct pl_follower;
+/* The counters of the last five minutes. */
+struct pl_recent;
+/* A page that is looked at: /status?follow=1. */
+struct pl_viewer;
 /* A child that reads the flight record for a request. */
 struct pl_reading;
 
@@ -48,6 +52,9 @@ struct pl_admin {
     bool has_token;
     int64_t tls_until_s; /* seconds since 1970; 0: no TLS */
     struct pl_log_sampler refused;
+    struct pl_recent *recent;
+    struct pl_viewer *viewers;
+    struct pl_timer view; /* viewers get the status again */
 };
 
 /* Who gave an order: somebody at the Unix socket, or whoever has the token. */
@@ -80,6 +87,17 @@ void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_tar
 void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
 void pl_followers_gone(struct pl_admin *a, struct pl_conn *c);
 void pl_followers_end(struct pl_admin *a);
+/* recent.c: what the last five minutes had, into a service's document */
+bool pl_recent_start(struct pl_admin *a);
+void pl_recent_stop(struct pl_admin *a);
+void pl_recent_add(const struct pl_admin *a, const char *service, json_t *o);
+/* limits.c: the limit that is used the most, into a service's document */
+void pl_limits_add(const struct pl_admin *a, const struct pl_service *s, uint64_t now, json_t *o);
+/* ui.c: the dashboard. False: none of its files. */
+bool pl_ui_answer(struct pl_conn *c, const char *path);
+void pl_ui_follow(struct pl_admin *a, struct pl_conn *c); /* the status each second, as server-sent events */
+void pl_ui_gone(struct pl_admin *a, struct pl_conn *c);
+void pl_ui_end(struct pl_admin *a);
 /* guard.c: false: it has been answered */
 bool pl_admin_may_read(struct pl_admin *a, struct pl_conn *c);
 bool pl_admin_may_act(struct pl_admin *a, struct pl_conn *c, struct pl_actor *who);

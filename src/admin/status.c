@@ -258,6 +258,8 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     json_object_set_new(o, "guards", guards_json(a, s));
     json_object_set_new(o, "budget", budget_json(a, s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
+    pl_limits_add(a, s, now, o);
+    pl_recent_add(a, c->id, o);
     add_death(o, s);
     add_zygote(o, s, now);
     add_start_memory(o, s);

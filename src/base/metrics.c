@@ -30,6 +30,7 @@ enum {
     LABELS_BYTES = PL_METRIC_MAX_LABELS * (2 * PL_METRIC_LABEL_BYTES + 64)
 };
 _Static_assert(MOST_BOUNDS >= (int)BYTE_BOUNDS, "the spare series has room for any histogram");
+_Static_assert(MOST_BOUNDS + 1 == (int)PL_METRIC_BUCKETS, "who looks has room for any histogram");
 
 struct pl_series {
     char *labels; /* name="value",…; owned; also the key: series of a family are sorted by it */
@@ -224,6 +225,52 @@ void pl_series_observe(struct pl_series *s, double value) {
 
 double pl_series_value(const struct pl_series *s) {
     return is_histogram(s->type) ? (double)s->count : s->value;
+}
+
+void pl_metrics_each(const struct pl_metrics *m, enum pl_metric id, pl_metrics_seen *seen, void *ctx) {
+    const struct family *f = &m->families[id];
+    for (size_t i = 0; i < f->count; i++) seen(ctx, id, f->series[i]);
+}
+
+bool pl_series_label(const struct pl_series *s, const char *name, char *out, size_t room) {
+    size_t len = strlen(name);
+    out[0] = '\0';
+    for (const char *at = s->labels; *at != '\0';) {
+        const char *equals = strchr(at, '=');
+        bool ours = (size_t)(equals - at) == len && memcmp(at, name, len) == 0;
+        size_t n = 0;
+        for (at = equals + 2; *at != '"'; at++) {
+            bool escaped = *at == '\\';
+            if (escaped) at++;
+            if (ours && n + 1 < room) out[n++] = escaped && *at == 'n' ? '\n' : *at;
+        }
+        if (ours) out[n] = '\0';
+        if (ours) return true;
+        at += at[1] == ',' ? 2 : 1;
+    }
+    return false;
+}
+
+void pl_series_buckets(const struct pl_series *s, uint64_t out[PL_METRIC_BUCKETS]) {
+    size_t count;
+    bounds_of(s->type, &count);
+    memset(out, 0, PL_METRIC_BUCKETS * sizeof *out);
+    if (is_histogram(s->type)) memcpy(out, s->buckets, (count + 1) * sizeof *out);
+}
+
+double pl_metrics_quantile_seconds(const uint64_t buckets[PL_METRIC_BUCKETS], double q) {
+    uint64_t all = 0, below = 0;
+    for (size_t i = 0; i <= SECOND_BOUNDS; i++) all += buckets[i];
+    if (all == 0) return (double)NAN;
+    double rank = q * (double)all;
+    for (size_t i = 0; i < SECOND_BOUNDS; i++) {
+        if (buckets[i] > 0 && (double)(below + buckets[i]) >= rank) {
+            double from = i == 0 ? 0 : second_bounds[i - 1];
+            return from + (second_bounds[i] - from) * (rank - (double)below) / (double)buckets[i];
+        }
+        below += buckets[i];
+    }
+    return second_bounds[SECOND_BOUNDS - 1];
 }
 
 /* The shortest text that reads back as the same number. */

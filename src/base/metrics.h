@@ -13,7 +13,7 @@
 #include "base/buf.h"
 
 enum pl_metric_type { PL_COUNTER, PL_GAUGE, PL_HISTOGRAM_SECONDS, PL_HISTOGRAM_BYTES };
-enum { PL_METRIC_MAX_LABELS = 6, PL_METRIC_LABEL_BYTES = 160 };
+enum { PL_METRIC_MAX_LABELS = 6, PL_METRIC_LABEL_BYTES = 160, PL_METRIC_BUCKETS = 18 };
 
 /* METRIC(ID, "name", TYPE, "label,label", "help") */
 enum pl_metric {
@@ -46,6 +46,21 @@ void pl_series_add(struct pl_series *s, double more);
 void pl_series_set(struct pl_series *s, double value);
 void pl_series_observe(struct pl_series *s, double value); /* histograms: seconds or bytes */
 double pl_series_value(const struct pl_series *s);         /* of a histogram: its count */
+
+/* --- looking at what was counted */
+
+/* Every series of a family, in the order of the page. */
+typedef void pl_metrics_seen(void *ctx, enum pl_metric id, const struct pl_series *s);
+void pl_metrics_each(const struct pl_metrics *m, enum pl_metric id, pl_metrics_seen *seen, void *ctx);
+/* The value of a label, as it stands on the page but without its escapes. False and "": it has no such label.
+ */
+bool pl_series_label(const struct pl_series *s, const char *name, char *out, size_t room);
+/* How many observations fell into each bucket (not summed up, the last is +Inf); the rest of `out` is 0. */
+void pl_series_buckets(const struct pl_series *s, uint64_t out[PL_METRIC_BUCKETS]);
+/* The value below which a share `q` (0 to 1) of these observations of seconds lies, linear within its bucket
+ * as Prometheus' histogram_quantile has it; NAN: there are none. What lies over the last bound is that bound.
+ */
+double pl_metrics_quantile_seconds(const uint64_t buckets[PL_METRIC_BUCKETS], double q);
 
 /* Families sorted as in the table, with HELP and TYPE; families without series are left out. */
 void pl_metrics_render(const struct pl_metrics *m, struct pl_buf *out);

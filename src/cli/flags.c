@@ -5,6 +5,10 @@
 static const struct pl_flag status_flags[] = {
     { "watch", 'w', PL_FLAG_OPTIONAL, "SEC", "again every SEC seconds (2)" },
 };
+static const struct pl_flag top_flags[] = {
+    { "once", 0, PL_FLAG_SWITCH, NULL, "print one screen and end" },
+    { "interval", 0, PL_FLAG_VALUE, "DUR", "between two looks (1s)" },
+};
 static const struct pl_flag logs_flags[] = {
     { "follow", 'f', PL_FLAG_SWITCH, NULL, "go on with what comes" },
     { "previous", 'p', PL_FLAG_SWITCH, NULL, "of the last worker that is gone" },
@@ -130,6 +134,7 @@ const struct pl_flag *pl_verb_flags(const char *verb, size_t *count) {
         size_t count;
     } all[] = {
         { "status", status_flags, sizeof status_flags / sizeof *status_flags },
+        { "top", top_flags, sizeof top_flags / sizeof *top_flags },
         { "logs", logs_flags, sizeof logs_flags / sizeof *logs_flags },
         { "events", events_flags, sizeof events_flags / sizeof *events_flags },
         { "restart", restart_flags, sizeof restart_flags / sizeof *restart_flags },

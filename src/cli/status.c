@@ -6,47 +6,26 @@
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/figures.h"
 
 enum { LINES = 24, GPU_LINES = 4 };
 
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "-";
-}
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
-
-static const char *duration(double seconds, char *out, size_t room) {
-    if (seconds < 60)
-        snprintf(out, room, "%.0fs", seconds);
-    else if (seconds < 3600)
-        snprintf(out, room, "%.0fm%02.0fs", (double)(long)(seconds / 60), (double)((long)seconds % 60));
-    else if (seconds < 86400)
-        snprintf(out, room, "%ldh%02ldm", (long)seconds / 3600, (long)seconds / 60 % 60);
-    else
-        snprintf(out, room, "%ldd%02ldh", (long)seconds / 86400, (long)seconds / 3600 % 24);
-    return out;
-}
-
-static const char *size(double bytes, char *out, size_t room) {
-    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-    size_t u = 0;
-    for (; bytes >= 1024 && u + 1 < sizeof units / sizeof *units; u++) bytes /= 1024;
-    snprintf(out, room, u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
-    return out;
-}
+static const char *text(const json_t *o, const char *key) { return pl_fig_text(o, key); }
+static double number(const json_t *o, const char *key) { return pl_fig_number(o, key); }
 
 /* How fast, and how sure; or how much, when nothing grows any more. */
 static void print_growth(const json_t *v) {
     char mid[24], low[24], high[24];
     if (json_object_get(v, "bytes_per_request") == NULL) {
         if (number(v, "growth_bytes") > 0)
-            printf(", %s more than at the start", size(number(v, "growth_bytes"), mid, sizeof mid));
+            printf(", %s more than at the start", pl_fig_size(number(v, "growth_bytes"), mid, sizeof mid));
         if (number(v, "since_requests") > 0) printf(", since request %.0f", number(v, "since_requests"));
         return;
     }
     printf(", %s a request (%s to %s), %s, since request %.0f",
-           size(number(v, "bytes_per_request"), mid, sizeof mid), size(number(v, "low"), low, sizeof low),
-           size(number(v, "high"), high, sizeof high), text(v, "confidence"), number(v, "since_requests"));
+           pl_fig_size(number(v, "bytes_per_request"), mid, sizeof mid),
+           pl_fig_size(number(v, "low"), low, sizeof low), pl_fig_size(number(v, "high"), high, sizeof high),
+           text(v, "confidence"), number(v, "since_requests"));
 }
 
 /* One line for what is not plain: a worker that is stable or still warms has none. */
@@ -54,7 +33,7 @@ static int print_verdict(const json_t *w, bool below) {
     const json_t *v = json_object_get(w, "verdict");
     const char *word = text(v, "word");
     char left[24];
-    bool plain = word[0] == '\0' || strcmp(word, "stable") == 0 || strcmp(word, "warming") == 0;
+    bool plain = pl_fig_is_plain(v);
     if (plain && json_object_get(v, "holder") == NULL) return 0;
     if (plain) { /* an operator has asked who holds the most */
         printf("%s      memory is held by %s\n", below ? "  " : "", text(v, "holder"));
@@ -67,7 +46,7 @@ static int print_verdict(const json_t *w, bool below) {
     if (json_object_get(v, "top_tag") != NULL)
         printf(", %.0f %% by %s", 100 * number(v, "share"), text(v, "top_tag"));
     if (json_object_get(v, "forecast_s") != NULL)
-        printf("; the limit comes in %s", duration(number(v, "forecast_s"), left, sizeof left));
+        printf("; the limit comes in %s", pl_fig_duration(number(v, "forecast_s"), left, sizeof left));
     if (number(v, "again") > 0) printf("; it was replaced for this before");
     printf("\n");
     return 1;
@@ -80,7 +59,8 @@ static int print_worker(const json_t *w, bool below) {
     if (number(w, "pid") > 0) snprintf(pid, sizeof pid, "pid %d", (int)number(w, "pid"));
     printf("%s    worker %d.%-5lld %-9s %-11s age %-7s requests %-8.0f in flight %-4.0f %s",
            below ? "  " : "", (int)number(w, "worker"), (long long)number(w, "generation"), text(w, "state"),
-           pid, duration(number(w, "age_s"), age, sizeof age), number(w, "requests"), number(w, "in_flight"),
+           pid, pl_fig_duration(number(w, "age_s"), age, sizeof age), number(w, "requests"),
+           number(w, "in_flight"),
            below || strcmp(text(w, "state"), "ready") != 0 ? ""
            : json_is_true(json_object_get(w, "warm"))      ? "warm"
                                                            : "unwarmed");
@@ -114,9 +94,9 @@ static int print_start_memory(const json_t *m) {
     if (number(m, "limit_bytes") == 0 || number(m, "suggested_limit_bytes") <= number(m, "limit_bytes"))
         return 0;
     printf("    a start takes %s of host memory: the limit of %s is short, %s would be enough\n",
-           size(number(m, "peak_anon_bytes"), peak, sizeof peak),
-           size(number(m, "limit_bytes"), limit, sizeof limit),
-           size(number(m, "suggested_limit_bytes"), enough, sizeof enough));
+           pl_fig_size(number(m, "peak_anon_bytes"), peak, sizeof peak),
+           pl_fig_size(number(m, "limit_bytes"), limit, sizeof limit),
+           pl_fig_size(number(m, "suggested_limit_bytes"), enough, sizeof enough));
     return 1;
 }
 
@@ -137,8 +117,8 @@ static int print_zygote(const json_t *z, const json_t *workers) {
             both += number(m, "rss_bytes") - number(m, "pss_bytes");
     }
     printf("    zygote ready, %.0f modules, %s", number(z, "modules"),
-           size(number(z, "pss_bytes"), own, sizeof own));
-    if (both > 0) printf("; the workers share %s", size(both, shared, sizeof shared));
+           pl_fig_size(number(z, "pss_bytes"), own, sizeof own));
+    if (both > 0) printf("; the workers share %s", pl_fig_size(both, shared, sizeof shared));
     printf("\n");
     return 1;
 }
@@ -219,7 +199,7 @@ static void print_status(const json_t *doc) {
     const json_t *events = json_object_get(doc, "events");
     const char *listen = json_string_value(json_array_get(json_object_get(doc, "listen"), 0));
     printf("plimsoll %s  instance %s  up %s  %s%s%s  on %s\n", text(doc, "version"), text(doc, "instance"),
-           duration(number(doc, "uptime_s"), up, sizeof up),
+           pl_fig_duration(number(doc, "uptime_s"), up, sizeof up),
            json_is_true(json_object_get(doc, "ready")) ? "ready" : "NOT READY",
            json_is_true(json_object_get(doc, "draining")) ? ", draining" : "",
            json_is_true(json_object_get(doc, "dry_run")) ? ", DRY RUN: values are not computed" : "",

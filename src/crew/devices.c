@@ -265,6 +265,18 @@ static void remember_holds(struct pl_crew *c, const struct pl_devices *d) {
         }
 }
 
+/* The card as a whole, as its driver tells it. */
+static void record_card(const struct pl_crew *c, const struct pl_device *g) {
+    char scope[16];
+    snprintf(scope, sizeof scope, "gpu%u", g->now.index);
+    struct pl_record_sample row = pl_record_sample_of(scope);
+    if (g->now.used != PL_WATCH_UNKNOWN) row.used = (int64_t)g->now.used;
+    if (g->now.total != PL_WATCH_UNKNOWN) row.total = (int64_t)g->now.total;
+    if (g->foreign_now != PL_WATCH_UNKNOWN) row.foreign = (int64_t)g->foreign_now;
+    if (g->now.utilization != PL_WATCH_UNKNOWN) row.utilization = (double)g->now.utilization / 100;
+    pl_record_sample(c->app->record, &row);
+}
+
 static void take_sample(struct pl_crew *c, const struct pl_watch_beat *beat) {
     struct pl_devices *d = c->devices;
     bool quiet = !d->fresh_watch;
@@ -285,6 +297,7 @@ static void take_sample(struct pl_crew *c, const struct pl_watch_beat *beat) {
         }
         judge_kept(c, g);
         tell_neighbour(c, g);
+        record_card(c, g);
         g->out = g->kept != 0 || held_by_stuck(c, g);
     }
     d->fresh_watch = true;

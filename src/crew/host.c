@@ -150,12 +150,30 @@ static void record(const struct pl_worker *w) {
     pl_record_sample(w->service->crew->app->record, &row);
 }
 
-static void take_worker(struct pl_worker *w, const struct pl_watch_worker *p) {
+/* What the worker itself says of its devices. */
+static void record_devices(struct pl_worker *w, uint64_t now) {
+    struct pl_look_device d;
+    for (uint32_t i = 0; i < PL_LOOK_DEVICES; i++) {
+        if (!pl_look_device(w, i, now, &d)) continue;
+        struct pl_record_sample row = pl_record_sample_of(d.scope);
+        row.service = w->service->config->id;
+        row.worker = w->slot;
+        row.generation = w->generation;
+        row.allocated = (int64_t)d.allocated;
+        row.reserved = (int64_t)d.reserved;
+        row.peak = (int64_t)d.peak;
+        if (d.limit != 0) row.limit = (int64_t)d.limit;
+        pl_record_sample(w->service->crew->app->record, &row);
+    }
+}
+
+static void take_worker(struct pl_worker *w, const struct pl_watch_worker *p, uint64_t now) {
     if (w->more->host.seen_ms == 0 && !w->more->adopted) w->service->more->new_bytes = p->anon + p->swap;
     w->more->host = (struct pl_host_use){
         .anon = p->anon, .swap = p->swap, .rss = p->rss, .pss = p->pss, .seen_ms = p->at_ms
     };
     record(w);
+    record_devices(w, now);
 }
 
 void pl_host_tick(struct pl_crew *c, uint64_t now) {
@@ -170,7 +188,7 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
         if (p.pid != 0 && pl_zygote_seen(c, p.pid, p.pss != PL_PROC_UNKNOWN ? p.pss : p.rss)) continue;
         struct pl_worker *w = p.pid != 0 ? worker_with(c, (pid_t)p.pid) : NULL;
         if (w != NULL && w->state < PL_WORKER_READY) pl_room_seen(w, p.anon, p.swap, p.rss, p.pss);
-        if (w != NULL && w->state == PL_WORKER_READY) take_worker(w, &p);
+        if (w != NULL && w->state == PL_WORKER_READY) take_worker(w, &p, now);
     }
     meter_group(c, &h->group);
     look_for_pressure(c, h);

@@ -197,6 +197,22 @@ def test_a_client_that_leaves_a_stream_ends_it(feature):
     assert feature.page["in_flight"] == 0
 
 
+def test_streams_of_threads_that_clients_leave_are_closed_without_the_garbage_collector(feature):
+    """Exceptions hold frames in cycles; a generator in one of them would run on in the books until a collection."""
+    assert feature.post("/collects_garbage", {"yes": False})[2] == b"false"
+    requests = [feature.new_id() for _ in range(60)]
+    for request in requests:
+        connection = lay_open(feature, "/stream_sync_for_ever", {}, request)
+        reply = connection.getresponse()
+        assert reply.read(2000)
+        connection.close()
+        reply.close()
+    assert {feature.page.end(r)["outcome"] for r in requests} <= {pages.CANCELLED, pages.OK}
+    until(lambda: feature.trace.read_text().count("stream_sync_for_ever closed") == len(requests))
+    assert feature.page["in_flight"] == feature.page["zombies"] == 0
+    assert feature.post("/collects_garbage", {"yes": True})[2] == b"true"
+
+
 def test_ping_is_answered_while_the_event_loop_is_blocked(feature, gate):
     request = feature.new_id()
     reply = background(feature, "/blocks", {"gate": gate.path}, request=request)

@@ -1,4 +1,4 @@
-// kit.js - what every page is drawn with. Pages hold all they show: nothing is fetched.
+// kit.js - what every page of ours is drawn with: reports and snapshots, which hold all they show, and the dashboard.
 const $ = id => document.getElementById(id);
 const css = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 function size(n) {

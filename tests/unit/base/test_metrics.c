@@ -88,6 +88,49 @@ TEST(the_order_on_the_page_does_not_depend_on_who_came_first) {
     }
 }
 
+static void collect(void *ctx, enum pl_metric id, const struct pl_series *s) {
+    char service[64], reason[64], nothing[8] = "x";
+    assert_int_equal(id, PL_M_REQUESTS_REFUSED_TOTAL);
+    assert_true(pl_series_label(s, "service", service, sizeof service));
+    assert_true(pl_series_label(s, "reason", reason, sizeof reason));
+    assert_false(pl_series_label(s, "son", nothing, sizeof nothing));
+    assert_string_equal(nothing, "");
+    char *out = ctx;
+    sprintf(out + strlen(out), "[%s|%s|%.0f]", service, reason, pl_series_value(s));
+}
+
+TEST(who_looks_reads_the_labels_back) {
+    struct pl_metrics *m = pl_metrics_create(100);
+    char seen[256] = "", four[5];
+    pl_series_add(pl_series(m, PL_M_REQUESTS_REFUSED_TOTAL, "a", "queue_full"), 3);
+    pl_series_add(pl_series(m, PL_M_REQUESTS_REFUSED_TOTAL, "b\\\"\n,reason=\"x", "budget"), 1);
+    pl_metrics_each(m, PL_M_REQUESTS_REFUSED_TOTAL, collect, seen);
+    assert_string_equal(seen, "[a|queue_full|3][b\\\"\n,reason=\"x|budget|1]");
+    assert_true(pl_series_label(pl_series(m, PL_M_REQUESTS_REFUSED_TOTAL, "a", "queue_full"), "reason", four,
+                                sizeof four));
+    assert_string_equal(four, "queu");
+    assert_false(pl_series_label(pl_series0(m, PL_M_UP_SECONDS), "service", four, sizeof four));
+    pl_metrics_destroy(m);
+}
+
+TEST(quantiles_lie_within_their_bucket) {
+    struct pl_metrics *m = pl_metrics_create(100);
+    struct pl_series *s = pl_series(m, PL_M_REQUEST_SECONDS, "a");
+    uint64_t buckets[PL_METRIC_BUCKETS];
+    pl_series_buckets(s, buckets);
+    assert_true(isnan(pl_metrics_quantile_seconds(buckets, 0.5)));
+    for (int i = 0; i < 98; i++) pl_series_observe(s, 0.007); /* in 5 to 10 ms */
+    pl_series_observe(s, 0.2);
+    pl_series_observe(s, 1000);
+    pl_series_buckets(s, buckets);
+    assert_float_equal(pl_metrics_quantile_seconds(buckets, 0.49), 0.0075, 1e-9);
+    assert_float_equal(pl_metrics_quantile_seconds(buckets, 0.99), 0.25, 1e-9);
+    assert_float_equal(pl_metrics_quantile_seconds(buckets, 1), 300, 1e-9);
+    pl_series_buckets(pl_series0(m, PL_M_UP_SECONDS), buckets); /* no histogram: nothing fell anywhere */
+    assert_true(isnan(pl_metrics_quantile_seconds(buckets, 0.5)));
+    pl_metrics_destroy(m);
+}
+
 TEST(label_values_are_escaped_and_bounded) {
     struct pl_metrics *m = pl_metrics_create(100);
     char long_value[500];
@@ -229,6 +272,7 @@ RUN(cmocka_unit_test(the_table_keeps_the_rules_of_prometheus),
     cmocka_unit_test(without_data_there_is_no_family),
     cmocka_unit_test(a_series_is_made_once_and_written_with_its_family),
     cmocka_unit_test(the_order_on_the_page_does_not_depend_on_who_came_first),
+    cmocka_unit_test(who_looks_reads_the_labels_back), cmocka_unit_test(quantiles_lie_within_their_bucket),
     cmocka_unit_test(label_values_are_escaped_and_bounded),
     cmocka_unit_test(a_histogram_counts_up_to_and_with_its_bounds),
     cmocka_unit_test(numbers_read_back_as_they_were),

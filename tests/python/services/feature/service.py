@@ -4,6 +4,7 @@ handler waits for a file, so that tests decide when it ends."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 import typing as t
@@ -186,6 +187,19 @@ class Feature:
                 await asyncio.sleep(0.001)
         finally:
             note("stream_for_ever closed")
+
+    @bentoml.api
+    def stream_sync_for_ever(self) -> t.Generator[str, None, None]:
+        try:
+            while True:
+                yield "x" * 1000
+        finally:
+            note("stream_sync_for_ever closed")
+
+    @bentoml.api
+    def collects_garbage(self, yes: bool) -> bool:
+        (gc.enable if yes else gc.disable)()
+        return gc.isenabled()
 
     # --- batches, dependencies, tasks
 
