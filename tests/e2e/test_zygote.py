@@ -194,6 +194,15 @@ def test_a_worker_that_fails_in_a_fork_is_tried_by_exec(forkable):
     assert server.wait_for("zygote.refused")["reason"] == "a worker that it forked did not become ready"
 
 
+@pytest.mark.full
+def test_one_that_is_old_is_made_anew_also_when_all_workers_are_forked(forkable):
+    server = forkable("--zygote.max_age", "3s").ready()
+    server.wait_for("zygote.ready")
+    assert is_forked(restart(server, "forkable"))
+    server.wait_for("zygote.stopped", {"reason": "age"})
+    server.wait_for("zygote.ready", count=2)
+
+
 def test_the_next_main_goes_on_with_the_same_zygote(forkable):
     server = forkable().ready()
     zygote = server.wait_for("zygote.ready")["pid"]
