@@ -36,7 +36,8 @@ struct pl_zygote {
     pid_t pid;
     uint64_t family; /* of the workers it is for */
     bool spawning, ending, asking, told;
-    uint64_t started_ms, retry_at_ms, not_of_before_ms; /* a record is made by a worker spawned later */
+    uint64_t started_ms, ready_ms, retry_at_ms,
+        not_of_before_ms; /* a record is made by a worker spawned later */
     uint32_t failures, refusals;
     struct pl_ring ring;
     const void *page;
@@ -303,6 +304,7 @@ static void start(struct pl_service *s, const struct pl_recipe *r, int record, u
     m.fds[1] = record; /* in the listener's place */
     m.fd_count = 2;
     z->started_ms = now;
+    z->ready_ms = 0;
     z->told = z->ending = z->would_told = false;
     z->reason[0] = z->module[0] = '\0';
     z->spawning = recipe != -1 && pl_link_order(s->crew->link, &m, on_spawned, s);
@@ -378,11 +380,11 @@ static void hear(struct pl_service *s, uint64_t now) {
     if (z->now.state == was) return;
     if (z->now.state == PL_ZYGOTE_READY) {
         z->failures = 0;
+        if (z->ready_ms == 0) z->ready_ms = now;
         pl_log(log_of(s), PL_INFO, "zygote.ready", F_STR("service", s->config->id), F_INT("pid", z->pid),
                F_INT("modules", z->now.modules), F_INT("took_ms", z->now.took_ms));
     }
     if (z->now.state == PL_ZYGOTE_REFUSED && !z->told) refused(s, z->now.reason, z->now.module);
-    (void)now;
 }
 
 /* Memory is short: it goes before a worker has to. */
@@ -408,7 +410,7 @@ static void tend(struct pl_service *s, uint64_t now) {
             stop(s, "off");
         else if (outdated(s, z->family))
             stop(s, "outdated");
-        else if (now - z->started_ms >= (uint64_t)s->config->zygote_max_age_ms)
+        else if (z->ready_ms != 0 && now - z->ready_ms >= (uint64_t)s->config->zygote_max_age_ms)
             stop(s, "age");
     }
     if (pl_host_pressed(s->crew)) under_pressure(s, now);
@@ -478,6 +480,7 @@ void pl_zygote_adopt(struct pl_crew *c, const struct pl_wire_item *item, int pag
     z->ending = item->stopping != 0;
     take_page(z, page_fd, ring_fd);
     pl_zygote_read(z->page, z->page_bytes, &z->now);
+    z->ready_ms = z->now.state == PL_ZYGOTE_READY ? z->started_ms : 0;
     if (item->exit.state == PL_GEN_EXITED || item->exit.state == PL_GEN_GONE) ended(s, &item->exit);
     if (item->exit.state == PL_GEN_GONE) gone(s);
 }

@@ -195,10 +195,19 @@ def test_a_worker_that_fails_in_a_fork_is_tried_by_exec(forkable):
 
 
 @pytest.mark.full
-def test_one_that_is_old_is_made_anew_also_when_all_workers_are_forked(forkable):
-    server = forkable("--zygote.max_age", "3s").ready()
-    server.wait_for("zygote.ready")
+def test_one_that_has_died_is_made_anew_also_when_all_workers_are_forked(forkable):
+    server = forkable().ready()
+    zygote = server.wait_for("zygote.ready")["pid"]
     assert is_forked(restart(server, "forkable"))
+    os.kill(zygote, signal.SIGKILL)
+    assert server.wait_for("zygote.stopped")["reason"] == "ended by SIGKILL"
+    server.wait_for("zygote.ready", count=2, timeout=180)  # after a pause
+
+
+@pytest.mark.full
+def test_one_that_is_old_is_made_anew(forkable):
+    server = forkable("--zygote.max_age", "1s").ready()
+    server.wait_for("zygote.ready")
     server.wait_for("zygote.stopped", {"reason": "age"})
     server.wait_for("zygote.ready", count=2)
 
