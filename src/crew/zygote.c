@@ -36,7 +36,8 @@ struct pl_zygote {
     pid_t pid;
     uint64_t family; /* of the workers it is for */
     bool spawning, ending, asking, told;
-    uint64_t started_ms, retry_at_ms, not_of_before_ms; /* a record is made by a worker spawned later */
+    uint64_t started_ms, ready_ms, retry_at_ms,
+        not_of_before_ms; /* a record is made by a worker spawned later */
     uint32_t failures, refusals;
     struct pl_ring ring;
     const void *page;
@@ -303,25 +304,28 @@ static void start(struct pl_service *s, const struct pl_recipe *r, int record, u
     m.fds[1] = record; /* in the listener's place */
     m.fd_count = 2;
     z->started_ms = now;
+    z->ready_ms = 0;
     z->told = z->ending = z->would_told = false;
     z->reason[0] = z->module[0] = '\0';
     z->spawning = recipe != -1 && pl_link_order(s->crew->link, &m, on_spawned, s);
     if (!z->spawning) z->retry_at_ms = now + pl_backoff_ms(BACKOFF_MS, BACKOFF_MOST_MS, ++z->failures);
 }
 
-/* All places have been filled for long enough; one of the workers, started by exec if there is one. */
-static struct pl_worker *settled(const struct pl_service *s, uint64_t now) {
-    struct pl_worker *best = NULL;
+/* All places have been filled for long enough. `can_tell`: a worker that can make a record, or NULL: a forked
+ * one has more than it has imported. */
+static bool settled(const struct pl_service *s, uint64_t now, struct pl_worker **can_tell) {
+    *can_tell = NULL;
     uint32_t ready = 0;
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
-        if (w->state != PL_WORKER_READY && w->state < PL_WORKER_STOPPING) return NULL; /* one is on its way */
+        if (w->state != PL_WORKER_READY && w->state < PL_WORKER_STOPPING)
+            return false; /* one is on its way */
         if (w->state != PL_WORKER_READY) continue;
-        if (now - w->more->ready_from_ms < (uint64_t)s->config->zygote_after_ms) return NULL;
+        if (now - w->more->ready_from_ms < (uint64_t)s->config->zygote_after_ms) return false;
         ready++;
         bool fit = w->more->way == PL_WAY_EXEC || w->more->way == PL_WAY_REFUSED;
-        if (fit && w->more->time.spawned >= s->more->zygote->not_of_before_ms) best = w;
+        if (fit && w->more->time.spawned >= s->more->zygote->not_of_before_ms) *can_tell = w;
     }
-    return ready >= pl_life_slots(s) && !s->more->replacement.active ? best : NULL;
+    return ready > 0 && ready >= pl_life_slots(s) && !s->more->replacement.active;
 }
 
 static bool is_wanted(const struct pl_service *s) {
@@ -330,6 +334,15 @@ static bool is_wanted(const struct pl_service *s) {
            s->crew->python_path != NULL;
 }
 
+/* The newest worker is of another family: its configuration has changed since. */
+static bool outdated(const struct pl_service *s, uint64_t family) {
+    const struct pl_worker *newest = NULL;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->state == PL_WORKER_READY) newest = w;
+    return newest != NULL && newest->more->family != 0 && newest->more->family != family;
+}
+
+/* `w`: who can make a record, or NULL. */
 static void begin(struct pl_service *s, struct pl_worker *w, uint64_t now) {
     struct pl_zygote *z = s->more->zygote;
     struct pl_arena arena;
@@ -339,16 +352,16 @@ static void begin(struct pl_service *s, struct pl_worker *w, uint64_t now) {
     pl_arena_init(&arena, ARENA_BYTES);
     if (!zygote_recipe(s, &arena, &recipe, &family, &err)) {
         z->retry_at_ms = now + BACKOFF_MOST_MS;
-    } else if (family == z->given_up || (w->more->family != 0 && w->more->family != family)) {
-        z->retry_at_ms = now + BACKOFF_MS; /* a new generation is to come, or it does not work */
+    } else if (family == z->given_up || outdated(s, family)) {
+        z->retry_at_ms = now + BACKOFF_MS; /* it does not work, or a new generation is to come */
     } else {
-        w->more->family = family; /* an adopted worker's was not known */
+        if (w != NULL) w->more->family = family; /* an adopted worker's was not known */
         if (family != z->family) z->refusals = 0;
         z->family = family;
         PL_AUTO_FD int record = open_record(s->crew, z, family);
         if (record != -1)
             start(s, &recipe, record, now);
-        else
+        else if (w != NULL)
             z->asking = pl_control_ask(w, "imports", NULL, PATIENCE_MS, on_imports, s);
         if (record == -1 && !z->asking) z->retry_at_ms = now + BACKOFF_MS;
     }
@@ -367,11 +380,11 @@ static void hear(struct pl_service *s, uint64_t now) {
     if (z->now.state == was) return;
     if (z->now.state == PL_ZYGOTE_READY) {
         z->failures = 0;
+        if (z->ready_ms == 0) z->ready_ms = now;
         pl_log(log_of(s), PL_INFO, "zygote.ready", F_STR("service", s->config->id), F_INT("pid", z->pid),
                F_INT("modules", z->now.modules), F_INT("took_ms", z->now.took_ms));
     }
     if (z->now.state == PL_ZYGOTE_REFUSED && !z->told) refused(s, z->now.reason, z->now.module);
-    (void)now;
 }
 
 /* Memory is short: it goes before a worker has to. */
@@ -389,29 +402,21 @@ static void under_pressure(struct pl_service *s, uint64_t now) {
     }
 }
 
-/* The newest worker is of another family: its configuration has changed since. */
-static bool outdated(const struct pl_service *s) {
-    const struct pl_worker *newest = NULL;
-    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
-        if (w->state == PL_WORKER_READY) newest = w;
-    return newest != NULL && newest->more->family != 0 && newest->more->family != s->more->zygote->family;
-}
-
 static void tend(struct pl_service *s, uint64_t now) {
     struct pl_zygote *z = s->more->zygote;
     if (z->generation != 0) {
         hear(s, now);
         if (!is_wanted(s))
             stop(s, "off");
-        else if (outdated(s))
+        else if (outdated(s, z->family))
             stop(s, "outdated");
-        else if (now - z->started_ms >= (uint64_t)s->config->zygote_max_age_ms)
+        else if (z->ready_ms != 0 && now - z->ready_ms >= (uint64_t)s->config->zygote_max_age_ms)
             stop(s, "age");
     }
     if (pl_host_pressed(s->crew)) under_pressure(s, now);
     if (z->generation != 0 || z->spawning || z->asking || now < z->retry_at_ms || !is_wanted(s)) return;
-    struct pl_worker *w = settled(s, now);
-    if (w != NULL) begin(s, w, now);
+    struct pl_worker *can_tell;
+    if (settled(s, now, &can_tell)) begin(s, can_tell, now);
 }
 
 void pl_zygote_tick(struct pl_crew *c, uint64_t now) {
@@ -475,6 +480,7 @@ void pl_zygote_adopt(struct pl_crew *c, const struct pl_wire_item *item, int pag
     z->ending = item->stopping != 0;
     take_page(z, page_fd, ring_fd);
     pl_zygote_read(z->page, z->page_bytes, &z->now);
+    z->ready_ms = z->now.state == PL_ZYGOTE_READY ? z->started_ms : 0;
     if (item->exit.state == PL_GEN_EXITED || item->exit.state == PL_GEN_GONE) ended(s, &item->exit);
     if (item->exit.state == PL_GEN_GONE) gone(s);
 }

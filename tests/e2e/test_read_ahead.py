@@ -71,6 +71,7 @@ def test_a_planned_start_from_a_zygote_waits_for_its_files_and_one_after_a_crash
     assert server.log.find("readahead.done", since=mark) == []
 
 
+@pytest.mark.full
 def test_by_exec_it_is_read_beside_the_imports(serve, weights):
     cool(weights)
     server = start(serve, weights, "--zygote.use", "off", "--read_ahead.files", json.dumps([str(weights)]))
@@ -81,6 +82,7 @@ def test_by_exec_it_is_read_beside_the_imports(serve, weights):
     server.wait_for("readahead.done", count=2)
 
 
+@pytest.mark.full
 def test_off_is_off(serve, weights):
     server = start(serve, weights, "--read_ahead.use", "off", "--read_ahead.files", json.dumps([str(weights)]))
     assert server.verb("restart", "forkable").returncode == 0

@@ -47,6 +47,7 @@ def test_one_that_alone_exceeds_the_limit_is_refused_with_the_number(serve, grou
     assert server.verb("restart", "simple").returncode == 0, "once it is raised"
 
 
+@pytest.mark.full
 def test_starts_that_together_exceed_it_come_one_after_the_other(serve, group):
     server = serve("service:Simple", "--workers", "1", "--replace.when", "leak", service="simple", before=group.before).ready()
     peak = server.status()["services"][0]["start_memory"]["peak_anon_bytes"]
@@ -63,6 +64,7 @@ def test_starts_that_together_exceed_it_come_one_after_the_other(serve, group):
     assert len(spawned) == 3 and all(s >= r for s, r in zip(sorted(spawned)[1:], sorted(ready))), (spawned, ready)
 
 
+@pytest.mark.full
 def test_a_service_that_is_only_observed_is_not_held(serve, group):
     server = serve("service:Simple", "--workers", "1", "--mode", "observe", service="simple", before=group.before).ready()
     peak = server.status()["services"][0]["start_memory"]["peak_anon_bytes"]

@@ -109,6 +109,7 @@ def test_a_forked_worker_is_what_it_would_be_by_exec(forkable):
     assert server.log.find("worker.death") == []
 
 
+@pytest.mark.full
 def test_what_a_forked_worker_leaves_behind_is_swept(forkable):
     server = forkable().ready()
     server.wait_for("zygote.ready")
@@ -141,6 +142,7 @@ def test_another_value_in_the_environment_means_exec_and_a_new_record(forkable):
     assert is_forked(restart(server, "forkable")) and tell(server)["setting"] == "two"
 
 
+@pytest.mark.full
 def test_an_edited_service_is_picked_up_by_a_fork(forkable, tmp_path):
     project = tmp_path / "project"
     shutil.copytree(paths.services / "forkable", project)
@@ -177,6 +179,7 @@ def test_a_library_that_changes_on_disk_is_never_served_from_memory(forkable, tm
     assert server.log.find("worker.start_failed") == []
 
 
+@pytest.mark.full
 def test_a_worker_that_fails_in_a_fork_is_tried_by_exec(forkable):
     server = forkable("--backoff.initial", "10ms").ready()
     server.wait_for("zygote.ready")
@@ -189,6 +192,24 @@ def test_a_worker_that_fails_in_a_fork_is_tried_by_exec(forkable):
     ways = [e["way"] for e in server.log.find("worker.spawned")]
     assert ways[-1] == "exec" and ways[1] in ("standby", "fork")
     assert server.wait_for("zygote.refused")["reason"] == "a worker that it forked did not become ready"
+
+
+@pytest.mark.full
+def test_one_that_has_died_is_made_anew_also_when_all_workers_are_forked(forkable):
+    server = forkable().ready()
+    zygote = server.wait_for("zygote.ready")["pid"]
+    assert is_forked(restart(server, "forkable"))
+    os.kill(zygote, signal.SIGKILL)
+    assert server.wait_for("zygote.stopped")["reason"] == "ended by SIGKILL"
+    server.wait_for("zygote.ready", count=2, timeout=180)  # after a pause
+
+
+@pytest.mark.full
+def test_one_that_is_old_is_made_anew(forkable):
+    server = forkable("--zygote.max_age", "1s").ready()
+    server.wait_for("zygote.ready")
+    server.wait_for("zygote.stopped", {"reason": "age"})
+    server.wait_for("zygote.ready", count=2)
 
 
 def test_the_next_main_goes_on_with_the_same_zygote(forkable):
@@ -206,6 +227,7 @@ def test_the_next_main_goes_on_with_the_same_zygote(forkable):
     assert host.state_of(zygote), "it was not made anew"
 
 
+@pytest.mark.full
 def test_off_is_off_and_a_zygote_that_dies_costs_nothing(forkable):
     server = forkable("--zygote.use", "off").ready()
     restart(server, "forkable")
@@ -214,6 +236,7 @@ def test_off_is_off_and_a_zygote_that_dies_costs_nothing(forkable):
     assert server.log.find("zygote.ready") == []
 
 
+@pytest.mark.full
 def test_the_record_of_an_earlier_life_is_used_and_one_of_another_interpreter_is_made_anew(forkable):
     server = forkable().ready()
     server.wait_for("zygote.ready")
@@ -229,6 +252,7 @@ def test_the_record_of_an_earlier_life_is_used_and_one_of_another_interpreter_is
     assert len(record.read_text()) > 1000
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_dependencies_are_forked_too_and_leave_their_socket_as_before(serve):
     env = {"PLIMSOLL__SERVICES__FRONT__ZYGOTE__AFTER": "0s"}
@@ -246,6 +270,7 @@ def test_dependencies_are_forked_too_and_leave_their_socket_as_before(serve):
     assert server.post("/by_sync", {"x": 4}).json()["x"] == 8
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
 def test_torch_in_a_fork_has_cuda_memory_records_explain_and_a_death_with_its_cause(soon, tmp_path):

@@ -290,6 +290,7 @@ def torch_home(tmp_path, dock):  # noqa: F811
     return Home(tmp_path, torch_python(), dock.environment)
 
 
+@pytest.mark.full
 def test_a_parallel_region_in_the_parent_hangs_the_child_and_is_caught(tmp_path, dock, outcome):  # noqa: F811
     mine = torch_home(tmp_path, dock)
     if (os.cpu_count() or 1) < 2:
@@ -300,6 +301,7 @@ def test_a_parallel_region_in_the_parent_hangs_the_child_and_is_caught(tmp_path,
     assert outcome(mine) == ("hazard starts a thread when it is imported", "hazard")
 
 
+@pytest.mark.full
 def test_cuda_in_the_parent_spoils_the_child_and_is_caught(tmp_path, dock, outcome):  # noqa: F811
     mine = torch_home(tmp_path, dock)
     use = "torch.zeros(4, device='cuda').numel()"
@@ -311,6 +313,7 @@ def test_cuda_in_the_parent_spoils_the_child_and_is_caught(tmp_path, dock, outco
     assert module == "torch" and "uses CUDA when it is imported" in reason
 
 
+@pytest.mark.full
 def test_a_look_for_a_gpu_is_left_to_nvml_at_the_second_try(tmp_path, dock):  # noqa: F811
     mine = torch_home(tmp_path, dock)
     mine.module("looks", "import torch\nprint('available', torch.cuda.is_available(), flush=True)")
@@ -320,6 +323,7 @@ def test_a_look_for_a_gpu_is_left_to_nvml_at_the_second_try(tmp_path, dock):  # 
     one.close()
 
 
+@pytest.mark.full
 def test_seeds_are_shared_by_forks_until_they_are_sown_anew(dock):  # noqa: F811
     same, other = in_python(torch_python(), """
         import numpy, torch
