@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "gateway/inside.h"
+#include "gateway/inspect.h"
 
 static uint64_t limit_of(int64_t value) { return value > 0 ? (uint64_t)value : 0; }
 
