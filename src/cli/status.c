@@ -109,12 +109,12 @@ static int print_dependency(const json_t *d, int lines) {
 
 /* One line: how many routes are in the fast lane, and why the first of the others is not. */
 static int print_lane(const json_t *s) {
-    const json_t *table = json_object_get(json_array_get(json_object_get(s, "workers"), 0), "fast_lane");
+    json_t *table = json_object_get(json_array_get(json_object_get(s, "workers"), 0), "fast_lane");
     const char *route, *out = NULL, *why = NULL;
     json_t *word;
     size_t off = 0;
     if (json_object_size(table) == 0) return 0;
-    json_object_foreach((json_t *)table, route, word) {
+    json_object_foreach(table, route, word) {
         if (strncmp(json_string_value(word), "off: ", 5) != 0) continue;
         if (off++ == 0) out = route, why = json_string_value(word) + 5;
     }
