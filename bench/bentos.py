@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from stack import HERE, LOAD_CORE, PROXY_CORE, cpu_us, end, free_port, pinned, plimsoll_env, plimsoll_words, tree
 
 PATIENCE_S = 60
+WORKER = re.compile(rb"\0-m\0(_bentoml_impl\.worker\.service|plimsoll\.worker)\0|_bentoml_impl/worker/service\.py")
 
 
 def state_of(pid):
@@ -66,9 +68,12 @@ class Bento:
         return {"wall_s": time.monotonic() - self.began, "cpu_s": cpu_us(tree(self.process.pid)) / 1e6}
 
     def worker(self):
-        """The process that runs the service: of the tree, the one that has used the most CPU."""
-        pids = [p for p in tree(self.process.pid) if p != self.process.pid]
-        return max(pids, key=lambda p: cpu_us([p]))
+        """The process that runs the service. The arbiter of `bentoml serve` has imported it too, and may have used more
+        CPU so far."""
+        for pid in tree(self.process.pid):
+            if WORKER.search(Path(f"/proc/{pid}/cmdline").read_bytes()):
+                return pid
+        raise SystemExit(f"bench: {self.name} has no worker; its log is {self.log.name}")
 
     def kill(self):
         """The worker is killed; seconds until a request that came after its death is answered."""

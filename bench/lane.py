@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import bentos
-from stack import LOAD_CORE, PROXY_CORE, ROOT, cpu_us, end, free_port, running, start
+from stack import LOAD_CORE, PROXY_CORE, ROOT, end, free_port, running, start, whole_cpu_us
 
 IMAGE = [[float(16 * ((i + j) % 3 == 0)) for j in range(8)] for i in range(8)]
 SMALL, FLOATS, DIGIT = '{"x":1}', str([i / 7 for i in range(1000)]).replace(" ", ""), str(IMAGE).replace(" ", "")
@@ -53,12 +53,12 @@ def uvicorn(folder):
 
 def cost(port, pid, path, body, connections, folder, wrk, seconds):
     """us of CPU of process `pid` for a request, or None when some were not answered with 200."""
-    before = cpu_us([pid])
+    before = whole_cpu_us(pid)
     run = wrk(port, path, connections, seconds, script=script(folder, path, body), core=LOAD_CORE)
     time.sleep(0.1)  # the load's last requests end
     if run["errors"] or run["requests"] < 20:
         return None
-    return (cpu_us([pid]) - before) / run["requests"]
+    return (whole_cpu_us(pid) - before) / run["requests"]
 
 
 def measure(folder, rounds, wrk, seconds=2):

@@ -41,9 +41,9 @@ LANE = """## What a worker spends on a request
 
 us of CPU of the process that runs the service (not of who is in front of it) for a request, median (minimum), and how
 many times less that is than under `bentoml serve` in the same round. Handlers of the first five columns do nothing but
-return what they got: `{"x": 1}`, and 1,000 floats; `digits` is examples/digits as it is (a scikit-learn model of about
-0.2 ms, 4 threads). Memory accounting and BentoML's own metrics are on; `bentoml serve` writes its access log, with
-Plimsoll main does. `uvicorn alone` parses and answers the same JSON without any framework.
+return what they got: `{"x": 1}`, and 1,000 floats; `digits` is examples/digits as it is (a scikit-learn model, 4
+threads). Memory accounting and BentoML's own metrics are on; `bentoml serve` writes its access log, with Plimsoll main
+does. `uvicorn alone` parses and answers the same JSON without any framework.
 
 The gain is a constant of about 1 ms for each request: a handler that computes for 5 ms gains 1.2 times, and what a
 service does that the lane cannot honour (docs/fast-lane.md) gains what `fast_lane: off` shows.
@@ -133,7 +133,7 @@ def bentoml(table):
 def lane(table):
     setups = list(dict.fromkeys(setup for setup, _ in table))
     rows = []
-    for name in names_of(table):
+    for name in sorted(names_of(table), key=lambda n: (n != "bentoml serve", n == "uvicorn alone")):
         cells = []
         for s in setups:
             ours, theirs = table.get((s, name), []), table.get((s, "bentoml serve"), [])

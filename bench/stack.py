@@ -62,6 +62,11 @@ def cpu_us(pids):
     return total / 1000
 
 
+def whole_cpu_us(pid):
+    """The same for one process, with the threads that have ended meanwhile (clock_getcpuclockid(3))."""
+    return time.clock_gettime((~pid << 3) | 2) * 1e6
+
+
 def private_bytes(pids):
     kib = 0
     for pid in pids:
