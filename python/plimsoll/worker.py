@@ -36,7 +36,19 @@ import sys
 import time
 
 from plimsoll import (
-    agent, bento, control, deadline, describe, drain, explain, hosts, imports, lane, page, records, sessions,
+    agent,
+    bento,
+    control,
+    deadline,
+    describe,
+    drain,
+    explain,
+    hosts,
+    imports,
+    lane,
+    page,
+    records,
+    sessions,
 )  # fmt: skip
 
 
