@@ -112,6 +112,8 @@ class Server:
             time.sleep(0.01)
         self.ready_s = time.monotonic() - began
         self.engine = next(p for p in tree(self.process.pid) if self._computes(p))
+        if args.autogroup:
+            Path(f"/proc/{self.engine}/autogroup").write_text(str(args.autogroup))
 
     def _ready(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
@@ -182,10 +184,11 @@ def commit():
 def page(rows, args, loads, took):
     with open("/proc/cpuinfo") as f:
         cpu = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), "?")
+    shares = f", both at autogroup nice {args.autogroup}" if args.autogroup else ""
     head = __doc__.split("\n\n    compare.py")[0].replace("`make bench-llama`: p", TITLE)
     text = [head, f"\n{datetime.date.today()}, commit {commit()}, {os.cpu_count()} cores of {cpu}, "
             f"Linux {platform.release()}; load average {min(loads):.1f} to {max(loads):.1f}; "
-            f"{args.rounds} rounds, {took:.0f} s.",
+            f"{args.rounds} rounds, {took:.0f} s{shares}.",
             f"{args.model.name}, {THREADS} threads, {CELLS} cells, {TOKENS} tokens an answer, "
             f"{PER_STREAM} answers a stream.",
             BELOW.format(mark=MARK)]
@@ -212,6 +215,7 @@ def main():
     parser.add_argument("--model", type=Path, help="GGUF; SmolLM2 of set-up without it")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=list(STREAMS))
+    parser.add_argument("--autogroup", type=int, help="nice value of both engines' sessions, where others are at work")
     parser.add_argument("--out", type=Path, help="where the page goes; without it: the terminal")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--autogroup", type=int, help="as in compare.py")
     args = parser.parse_args()
     args.model = args.model or next(Path(os.environ.get("PL_LLAMA_MODEL", "/nowhere")).glob("*.gguf"))
     folder, points, lock, done = Path(tempfile.mkdtemp(prefix="pl-bench-", dir="/tmp")), [], threading.Lock(), [0]
