@@ -112,7 +112,7 @@ def test_the_tutorials_get_the_verdict_they_deserve(soak, cache, request, tmp_pa
     words, body = request_of(name)
     (tmp_path / "body.json").write_text(json.dumps(body))
     scenario = SCENARIOS[row["soak"]["scenario"]]
-    many = 6000 if scenario == "cancel" and word == "leak" else 2000
+    many = 3000 if scenario == "cancel" else 2000
     if row["service"] == "InferenceService":
         many = 600  # a request is a megabyte
     done = soak.json(f"{file.removesuffix('.py')}:{row['service']}", *flags, *words, "--body", f"@{tmp_path / 'body.json'}",
