@@ -76,10 +76,11 @@ def describe(pid):
     return f"{pid} ({state_of(pid) or 'gone'}) {line[:160]}"
 
 
-def left_processes(before, patience_s=2):
-    """What is new below this process once every server has ended; what goes within the patience is forgiven."""
+def left_processes(expected, patience_s=2):
+    """What is below this process once every server has ended, and not in what `expected()` says; what goes within the
+    patience is forgiven."""
     deadline = time.monotonic() + patience_s
-    while (left := set(descendants(os.getpid())) - before) and time.monotonic() < deadline:
+    while (left := set(descendants(os.getpid())) - expected()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return sorted(left)
 
