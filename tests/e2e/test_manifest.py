@@ -282,16 +282,17 @@ def test_a_placeholder_holds_what_it_read(tmp_path):
     (model / "weights").symlink_to("blobs/1")
     held = subprocess.Popen([paths.plimsoll, "hold", model, "--json"], stdout=subprocess.PIPE, text=True)
     said = json.loads(held.stdout.readline())
-    assert (said["files"], said["bytes"]) == (2, 6_000_000) or (said["files"], said["bytes"]) == (1, 3_000_000)
+    assert said["files"] + said["hot"] == 2 and said["failed"] == 0, "just written, they may be in memory already"
     held.terminate()
     assert held.wait(timeout=30) == 0
     held.stdout.close()
     once = subprocess.run([paths.plimsoll, "hold", "--once", model / "blobs"], capture_output=True, text=True, timeout=30)
-    assert once.returncode == 0 and once.stdout.startswith("1 files, 3000000 bytes read in ")
+    assert once.returncode == 0 and " failed=0 " in once.stdout
     (model / "gone").symlink_to("blobs/2")
     done = subprocess.run([paths.plimsoll, "hold", "--once", model], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 5 and "model/gone: No such file" in done.stderr
-    assert subprocess.run([paths.plimsoll, "hold", tmp_path / "none"], capture_output=True, timeout=30).returncode == 5
+    assert done.returncode == 1 and "model/gone" in done.stderr and "No such file" in done.stderr
+    done = subprocess.run([paths.plimsoll, "hold", "--once", tmp_path / "none"], capture_output=True, timeout=30)
+    assert done.returncode == 1
 
 
 def test_single_is_one_file_with_the_configuration_inside(tmp_path):

@@ -216,6 +216,7 @@ def test_the_next_main_goes_on_with_the_same_zygote(forkable):
     server = forkable().ready()
     zygote = server.wait_for("zygote.ready")["pid"]
     forked = restart(server, "forkable")
+    server.wait_for("worker.gone")  # the one before
     mark = server.log.mark()
     os.kill(server.main_pid(), signal.SIGKILL)
     assert server.wait_for("main.adopted", since=mark)["workers"] == 1
