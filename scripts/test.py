@@ -39,7 +39,7 @@ LEFT_OUT = {
 # other, while the others run beside them.
 APART = (
     "command", "dashboard", "dependencies", "device", "drydock", "explain", "handover", "hostile", "leaky", "llama",
-    "remote", "verdicts", "watch",
+    "remote", "soak", "storm", "verdicts", "watch",
 )  # fmt: skip
 
 

@@ -52,7 +52,9 @@ static bool replay_class(const struct pl_request *r, enum pl_replay_class *class
     return r->kept_whole && (*class == PL_REPLAY_NOT_STARTED || may_replay_unknown(r));
 }
 
-static void replay(struct pl_request *r, enum pl_replay_class class) {
+/* `unread`: the worker closed the connection while it was idle. That costs a try, not the one replay that a
+ * death allows: a worker that dies closes all its idle connections before its end is known. */
+static void replay(struct pl_request *r, enum pl_replay_class class, bool unread) {
     struct pl_gateway *g = r->g;
     char id[20];
     snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
@@ -63,7 +65,7 @@ static void replay(struct pl_request *r, enum pl_replay_class class) {
            F_STR("id", id), F_STR("class", pl_replay_name(class)));
     pl_timer_stop(&r->timer);
     pl_exchange_detach(r, false);
-    if (class == PL_REPLAY_NOT_SENT)
+    if (class == PL_REPLAY_NOT_SENT || unread)
         r->unsent++;
     else
         r->replayed = true;
@@ -115,7 +117,7 @@ void pl_judge(struct pl_request *r) {
         const char *sentence, *cause = pl_look_cause(r->berth->worker, &sentence);
         if (cause != NULL) pl_quarantine_death(r, cause);
     }
-    replay(r, class);
+    replay(r, class, false);
 }
 
 static void wait_for_news(struct pl_request *r) {
@@ -125,7 +127,8 @@ static void wait_for_news(struct pl_request *r) {
 }
 
 void pl_judge_closed(struct pl_request *r) {
-    bool idle_race = pl_upstream_reused(r->up) && !pl_upstream_heard(r->up) && !r->replayed && r->kept_whole;
+    bool idle_race = pl_upstream_reused(r->up) && !pl_upstream_heard(r->up) && !r->replayed &&
+                     r->kept_whole && r->unsent < PL_UNSENT_MOST;
     if (r->phase == PL_REQ_TUNNEL) {
         pl_reply_cut(r, PL_RESULT_OK, NULL, NULL); /* a tunnel ends when either end closes */
         return;
@@ -136,9 +139,9 @@ void pl_judge_closed(struct pl_request *r) {
     /* It closed an idle connection at the moment we used it: what was sent is lost unread. */
     enum pl_page_seen seen = began(r);
     if (idle_race && !r->berth->worker->exited && seen == PL_SEEN_NO)
-        replay(r, PL_REPLAY_NOT_STARTED);
+        replay(r, PL_REPLAY_NOT_STARTED, true);
     else if (idle_race && !r->berth->worker->exited && seen == PL_SEEN_UNKNOWN && is_idempotent_method(r))
-        replay(r, PL_REPLAY_UNKNOWN);
+        replay(r, PL_REPLAY_UNKNOWN, false);
     else
         wait_for_news(r);
 }

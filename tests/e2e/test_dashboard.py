@@ -307,8 +307,8 @@ def test_events_as_a_stream_go_on_where_a_page_left_off(serve, tmp_path):
 
     ids = events()
     assert len(ids) > 5 and len(set(ids)) == len(ids)
-    assert events(**{"Last-Event-ID": ids[-3]}) == ids[-2:]
+    assert events(**{"Last-Event-ID": ids[-3]})[:2] == ids[-2:]
     for nothing in ("0123456789abcdef-3", "", "x", "-1", "f" * 60):
-        assert events(**{"Last-Event-ID": nothing}) == ids, "of another boot, or of nobody: all of them"
+        assert events(**{"Last-Event-ID": nothing})[: len(ids)] == ids, "of another boot, or of nobody: all of them"
     for line in wire.request(tuple_of(server), "GET", "/events").text().splitlines():
         json.loads(line)

@@ -29,9 +29,10 @@ def test_the_example_leaks_what_its_readme_says_and_the_record_has_every_request
         assert now["allocated_bytes"] - first["allocated_bytes"] == kept * 3 * MIB // 2
     doc = server.wait_until(lambda: reported(server))
     assert doc["numbers"][0]["outcomes"] == {"ok": 83}
-    assert "host" in {m["scope"] for m in doc["memory"]}
+    assert {"host", "gpu0"} <= {m["scope"] for m in doc["memory"]}
 
 
 def reported(server):
     doc = json.loads(server.verb("report", "--json", "--since", "1h").stdout)
-    return doc if doc["memory"] and doc["numbers"] and doc["numbers"][0]["requests"] >= 83 else None
+    scopes = {m["scope"] for m in doc["memory"]}
+    return doc if {"host", "gpu0"} <= scopes and doc["numbers"] and doc["numbers"][0]["requests"] >= 83 else None

@@ -374,6 +374,7 @@ def test_the_ci_example_fails_on_the_leak_and_passes_on_its_fix(soak, cache, tmp
 # ---- the knee
 
 
+@pytest.mark.full
 def test_the_knee_of_four_threads_is_four_at_a_time(soak):
     done = soak.run("soak", "service:Sleepy", "--python", paths.python, "--tune", "--concurrency", 16, "--requests", 300,
                     cwd=paths.services / "sleepy")
