@@ -320,13 +320,12 @@ def test_the_page_tells_of_cells_steps_and_requests(serve, model):
     server = llama(serve, model).ready()
     (pid,) = server.workers().values()
     assert chat(server, max_tokens=6, ignore_eos=True).status == 200
-    assert chat(server, temperature=-5).status == 400  # the engine's own refusal
     steps = "plimsoll_step_seconds_count"
     server.wait_until(lambda: (metric(server, steps) or 0) >= 6, what="its steps are counted")
     assert cells(server, "total", "used", "parked") == [1024, 0, 0]
     assert metric(server, "plimsoll_kv_preemptions_total") == 0
     page = open_page(server.pid, pid)
-    assert page["begun"] == page["ended"] == 2 and page["in_flight"] == 0 and page["loaded_ms"] > 0
+    assert page["begun"] == page["ended"] == 1 and page["in_flight"] == 0 and page["loaded_ms"] > 0
     # a main that comes after a crash does not count again what the last one has counted
     before = page["progress"]
     os.kill(server.main_pid(), signal.SIGKILL)
