@@ -6,7 +6,6 @@ import os
 from . import host
 from .server import Server, paths
 
-
 running = []  # servers of every serving() that is open: of a test, and of fixtures that live longer
 
 
