@@ -27,7 +27,13 @@ def serving():
         running.append(server)
         return server
 
-    yield start
+    try:
+        yield start
+    except BaseException:  # of a fixture that failed while it made its server ready
+        for server in servers:
+            server.end()
+            running.remove(server)
+        raise
     problems = []
     for server in servers:
         problems += server.end()
