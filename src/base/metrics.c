@@ -242,6 +242,7 @@ static size_t bucket_of(enum pl_metric_type t, double value) {
 size_t pl_metric_second_bucket(double seconds) { return bucket_of(PL_HISTOGRAM_SECONDS, seconds); }
 
 void pl_series_merge(struct pl_series *s, const uint64_t buckets[PL_METRIC_SECOND_BUCKETS], double sum) {
+    *s->stale = true;
     PL_DEBUG_ASSERT(s->type == PL_HISTOGRAM_SECONDS);
     for (size_t i = 0; i < PL_METRIC_SECOND_BUCKETS; i++) {
         s->buckets[i] += buckets[i];

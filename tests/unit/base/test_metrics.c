@@ -113,6 +113,24 @@ TEST(who_looks_reads_the_labels_back) {
     pl_metrics_destroy(m);
 }
 
+/* What has not changed is copied from the page before: every way to change a series must say so. */
+TEST(each_change_is_on_the_next_page) {
+    struct pl_metrics *m = pl_metrics_create(100);
+    struct pl_series *gauge = pl_series0(m, PL_M_UP_SECONDS),
+                     *seconds = pl_series(m, PL_M_REQUEST_SECONDS, "a");
+    const uint64_t two[PL_METRIC_SECOND_BUCKETS] = { 2 };
+    page(m);
+    pl_series_set(gauge, 41);
+    assert_non_null(strstr(page(m), "plimsoll_up_seconds 41\n"));
+    pl_series_add(gauge, 1);
+    assert_non_null(strstr(page(m), "plimsoll_up_seconds 42\n"));
+    pl_series_observe(seconds, 0.0001);
+    assert_non_null(strstr(page(m), "plimsoll_request_seconds_count{service=\"a\"} 1\n"));
+    pl_series_merge(seconds, two, 0.0002);
+    assert_non_null(strstr(page(m), "plimsoll_request_seconds_count{service=\"a\"} 3\n"));
+    pl_metrics_destroy(m);
+}
+
 TEST(quantiles_lie_within_their_bucket) {
     struct pl_metrics *m = pl_metrics_create(100);
     struct pl_series *s = pl_series(m, PL_M_REQUEST_SECONDS, "a");
@@ -273,7 +291,7 @@ RUN(cmocka_unit_test(the_table_keeps_the_rules_of_prometheus),
     cmocka_unit_test(a_series_is_made_once_and_written_with_its_family),
     cmocka_unit_test(the_order_on_the_page_does_not_depend_on_who_came_first),
     cmocka_unit_test(who_looks_reads_the_labels_back), cmocka_unit_test(quantiles_lie_within_their_bucket),
-    cmocka_unit_test(label_values_are_escaped_and_bounded),
+    cmocka_unit_test(each_change_is_on_the_next_page), cmocka_unit_test(label_values_are_escaped_and_bounded),
     cmocka_unit_test(a_histogram_counts_up_to_and_with_its_bounds),
     cmocka_unit_test(numbers_read_back_as_they_were),
     cmocka_unit_test(what_is_dropped_leaves_the_page_and_starts_again_at_zero),
