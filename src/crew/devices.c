@@ -219,10 +219,17 @@ static void tell_neighbour(struct pl_crew *c, struct pl_device *g) {
     g->foreign_now = pl_gpu_foreign(&g->now, first != 0, g->base);
     if (g->foreign_now == PL_WATCH_UNKNOWN) return;
     g->foreign_now = g->foreign_now > g->kept ? g->foreign_now - g->kept : 0; /* it was ours */
-    if (c->stopping || memory_is_coming_back(c)) return;
+    if (c->stopping || memory_is_coming_back(c)) {
+        g->neighbour_seen = false;
+        return;
+    }
     uint64_t was = g->foreign != PL_WATCH_UNKNOWN ? g->foreign : 0;
     uint64_t change = g->foreign_now > was ? g->foreign_now - was : was - g->foreign_now;
-    if (change < pl_gpu_notable(&g->now)) return;
+    bool notable = change >= pl_gpu_notable(&g->now), seen = g->neighbour_seen;
+    g->neighbour_seen = notable;
+    /* Told at the second sample that shows it: one of ours may have died just now, and we are told in a moment. */
+    if (!notable || !seen) return;
+    g->neighbour_seen = false;
     g->foreign = g->foreign_now;
     pl_log(log_of(c), PL_WARN, "device.neighbour", F_INT("gpu", g->now.index), F_STR("uuid", g->now.uuid),
            F_INT("from_bytes", was), F_INT("to_bytes", g->foreign_now));

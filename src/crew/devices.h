@@ -18,6 +18,7 @@ struct pl_device {
     uint64_t base;    /* used when none of ours ran; PL_WATCH_UNKNOWN */
     uint64_t foreign; /* as told last; PL_WATCH_UNKNOWN: never was */
     uint64_t foreign_now;
+    bool neighbour_seen; /* the last sample had a notable change of it */
     uint64_t kept; /* bytes of a worker that is gone and that did not come back; 0: none */
     struct pl_gpu_hold kept_of;
     struct {

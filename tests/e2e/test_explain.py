@@ -183,6 +183,7 @@ def test_an_oom_leaves_a_snapshot(server):
     assert len(server.log.find("snapshot.saved", {"why": "oom"})) == 1
 
 
+@pytest.mark.full
 def test_a_verdict_looks_once_with_the_history_on(serve, cache):
     server = start(serve, cache, "--mode", "observe", "--replace.host_rss", "64MiB")
     with Traffic(server, ["/leak"]):
