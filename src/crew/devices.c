@@ -227,7 +227,8 @@ static void tell_neighbour(struct pl_crew *c, struct pl_device *g) {
     uint64_t change = g->foreign_now > was ? g->foreign_now - was : was - g->foreign_now;
     bool notable = change >= pl_gpu_notable(&g->now), seen = g->neighbour_seen;
     g->neighbour_seen = notable;
-    /* Told at the second sample that shows it: one of ours may have died just now, and we are told in a moment. */
+    /* Told at the second sample that shows it: one of ours may have died just now, and we are told in a
+     * moment. */
     if (!notable || !seen) return;
     g->neighbour_seen = false;
     g->foreign = g->foreign_now;

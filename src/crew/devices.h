@@ -19,7 +19,7 @@ struct pl_device {
     uint64_t foreign; /* as told last; PL_WATCH_UNKNOWN: never was */
     uint64_t foreign_now;
     bool neighbour_seen; /* the last sample had a notable change of it */
-    uint64_t kept; /* bytes of a worker that is gone and that did not come back; 0: none */
+    uint64_t kept;       /* bytes of a worker that is gone and that did not come back; 0: none */
     struct pl_gpu_hold kept_of;
     struct {
         uint32_t xid, count;
