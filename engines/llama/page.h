@@ -30,7 +30,7 @@ struct pl_llm_page_engine {
     uint64_t cells, used, reserved, cached, parked;
     uint64_t weights, kv, compute, output; /* bytes */
     uint64_t tokens_in, tokens_out, preemptions;
-    const uint64_t *steps; /* PL_METRIC_SECOND_BUCKETS of them */
+    const uint64_t *steps; /* PL_METRIC_BUCKETS of them */
     double steps_s;
 };
 

@@ -49,7 +49,7 @@ struct pl_llm_server {
     char *name_text; /* owned */
     uint64_t next_id, boot;
     struct pl_llm_histogram first, gaps;
-    uint64_t steps[PL_METRIC_SECOND_BUCKETS]; /* by how long they took */
+    uint64_t steps[PL_METRIC_BUCKETS]; /* by how long they took */
     double steps_s;
     struct pl_llm_page page;
 };

@@ -34,6 +34,7 @@ struct pl_recent {
     struct pl_timer timer;
     struct look looks[LOOKS]; /* a ring; `taken` % LOOKS comes next */
     size_t taken;
+    struct look now; /* for the document that is being made: one look for all its services */
 };
 
 /* Room for one more in a list that doubles; false without memory. */
@@ -120,6 +121,7 @@ void pl_recent_stop(struct pl_admin *a) {
     if (r == NULL) return;
     pl_timer_stop(&r->timer);
     for (size_t i = 0; i < LOOKS; i++) free_look(&r->looks[i]);
+    free_look(&r->now);
     free(r);
     a->recent = NULL;
 }
@@ -184,10 +186,9 @@ static void add_latency(json_t *o, const char *service, const struct look *now, 
 }
 
 void pl_recent_add(const struct pl_admin *a, const char *service, json_t *o) {
-    struct look now = { 0 };
+    struct look *now = &a->recent->now;
     const struct look *before = oldest(a->recent);
-    take(a, &now);
-    add_counts(o, service, &now, before);
-    add_latency(o, service, &now, before, (double)(now.at_ms - before->at_ms) / 1000);
-    free_look(&now);
+    if (now->at_ms != pl_timers_now(a->o.timers)) take(a, now);
+    add_counts(o, service, now, before);
+    add_latency(o, service, now, before, (double)(now->at_ms - before->at_ms) / 1000);
 }

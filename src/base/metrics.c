@@ -29,7 +29,7 @@ enum {
     /* every byte of every value escaped, and names around them */
     LABELS_BYTES = PL_METRIC_MAX_LABELS * (2 * PL_METRIC_LABEL_BYTES + 64)
 };
-_Static_assert(SECOND_BOUNDS + 1 == PL_METRIC_SECOND_BUCKETS, "what others count by these bounds");
+_Static_assert(SECOND_BOUNDS + 1 == (int)PL_METRIC_BUCKETS, "what others count by these bounds");
 _Static_assert(MOST_BOUNDS >= (int)BYTE_BOUNDS, "the spare series has room for any histogram");
 _Static_assert(MOST_BOUNDS + 1 == (int)PL_METRIC_BUCKETS, "who looks has room for any histogram");
 
@@ -241,10 +241,10 @@ static size_t bucket_of(enum pl_metric_type t, double value) {
 
 size_t pl_metric_second_bucket(double seconds) { return bucket_of(PL_HISTOGRAM_SECONDS, seconds); }
 
-void pl_series_merge(struct pl_series *s, const uint64_t buckets[PL_METRIC_SECOND_BUCKETS], double sum) {
+void pl_series_merge(struct pl_series *s, const uint64_t buckets[PL_METRIC_BUCKETS], double sum) {
     *s->stale = true;
     PL_DEBUG_ASSERT(s->type == PL_HISTOGRAM_SECONDS);
-    for (size_t i = 0; i < PL_METRIC_SECOND_BUCKETS; i++) {
+    for (size_t i = 0; i < PL_METRIC_BUCKETS; i++) {
         s->buckets[i] += buckets[i];
         s->count += buckets[i];
     }

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 
 enum pl_metric_type { PL_COUNTER, PL_GAUGE, PL_HISTOGRAM_SECONDS, PL_HISTOGRAM_BYTES };
+/* Buckets of a histogram of seconds, which no other has more of. */
 enum { PL_METRIC_MAX_LABELS = 6, PL_METRIC_LABEL_BYTES = 160, PL_METRIC_BUCKETS = 18 };
 
 /* METRIC(ID, "name", TYPE, "label,label", "help") */
@@ -47,8 +48,7 @@ void pl_series_set(struct pl_series *s, double value);
 void pl_series_observe(struct pl_series *s, double value); /* histograms: seconds or bytes */
 /* Observations that somebody else has counted: `buckets` in the places of a histogram of seconds, the sum of
  * them. */
-enum { PL_METRIC_SECOND_BUCKETS = 18 };
-void pl_series_merge(struct pl_series *s, const uint64_t buckets[PL_METRIC_SECOND_BUCKETS], double sum);
+void pl_series_merge(struct pl_series *s, const uint64_t buckets[PL_METRIC_BUCKETS], double sum);
 size_t pl_metric_second_bucket(double seconds);    /* where an observation goes */
 double pl_series_value(const struct pl_series *s); /* of a histogram: its count */
 

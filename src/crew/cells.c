@@ -7,7 +7,7 @@
 #include "crew/more.h"
 #include "plimsoll/shm.h"
 
-_Static_assert((int)PL_PAGE_STEPS == (int)PL_METRIC_SECOND_BUCKETS, "the page counts by our bounds");
+_Static_assert((int)PL_PAGE_STEPS == (int)PL_METRIC_BUCKETS, "the page counts by our bounds");
 
 /* What was on the page when it was last looked at. */
 struct pl_cells {

@@ -118,7 +118,7 @@ TEST(each_change_is_on_the_next_page) {
     struct pl_metrics *m = pl_metrics_create(100);
     struct pl_series *gauge = pl_series0(m, PL_M_UP_SECONDS),
                      *seconds = pl_series(m, PL_M_REQUEST_SECONDS, "a");
-    const uint64_t two[PL_METRIC_SECOND_BUCKETS] = { 2 };
+    const uint64_t two[PL_METRIC_BUCKETS] = { 2 };
     page(m);
     pl_series_set(gauge, 41);
     assert_non_null(strstr(page(m), "plimsoll_up_seconds 41\n"));

@@ -101,7 +101,7 @@ TEST(rings_go_round) {
 }
 
 TEST(the_engine_s_figures_are_read) {
-    uint64_t steps[PL_METRIC_SECOND_BUCKETS] = { [3] = 5, [PL_METRIC_SECOND_BUCKETS - 1] = 1 };
+    uint64_t steps[PL_METRIC_BUCKETS] = { [3] = 5, [PL_METRIC_BUCKETS - 1] = 1 };
     struct pl_page_engine_now e;
     open_new();
     assert_false(pl_page_engine(&p, &e)); /* nothing is loaded */
