@@ -85,7 +85,9 @@ class Page:
     """The page behind descriptor `fd`, which is closed; without one, private memory that nobody reads."""
 
     def __init__(self, fd=None):
-        self.lock = threading.Lock()
+        # Reentrant: a collection on the thread that holds it may end a generator of the user's, which is recorded. See
+        # records.Recorder.handler_ends.
+        self.lock = threading.RLock()
         if fd is None:
             self._map = mmap.mmap(-1, PAGE_BYTES)
         else:
@@ -126,7 +128,7 @@ class Page:
         self._map = mmap.mmap(-1, PAGE_BYTES)
         self._bytes = memoryview(self._map)
         self._words = self._bytes.cast("Q")
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def _ours(self):
         """Leaves the page when this is a fork that Python was not told of (made by C code)."""
