@@ -5,6 +5,7 @@ import lane_steps
 import pytest
 from lane_steps import Shared, ask, nothing_is_left, raw, replies, reply, until
 
+from plimsoll.lane import lending, pool
 from plimsoll.lane import run as lane_run
 
 THREAD = {
@@ -196,3 +197,74 @@ def test_a_request_that_comes_while_its_connection_is_taken_back_or_given_away(t
     with lane_steps.opened(threads) as bench:
         assert explore(bench, "loop", LOOP, act, stride) > 20
         assert explore(bench, "loop", LOOP, taken, stride) > 10
+
+
+# --- what must not end a thread, or stay with one
+
+
+@pytest.fixture(params=[1, 2])
+def bench(request):
+    with lane_steps.opened(request.param) as mine:
+        yield mine
+
+
+@pytest.mark.parametrize("body", [b"exits", b"leaves"])
+def test_whatever_code_of_the_user_raises_ends_its_request_and_no_thread(bench, body):
+    """A validator that calls sys.exit(), a serialiser that is cancelled: BentoML has its way with them."""
+    sock = parked(bench)
+    for _ in range(3):
+        assert ask(sock, body) == (200, b"asgi")
+    assert ask(sock, b"next") == (200, b"next")
+    nothing_is_left(bench, sock)
+
+
+def test_a_fault_of_our_own_on_a_thread_ends_a_connection_and_not_the_lane(bench, monkeypatch, capfd):
+    first, second = parked(bench), parked(bench)
+    monkeypatch.setattr(Shared.recorder, "lane_begins", lambda *args: 1 / 0)
+    first.sendall(raw())
+    assert reply(first) is None
+    monkeypatch.undo()
+    assert ask(second) == (200, b"{}")
+    for sock in first, second:
+        nothing_is_left(bench, sock)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_what_comes_on_a_lent_connection_while_bentoml_s_own_calls_hold_all_threads_is_answered(bench):
+    """The pool looks for what takes long from the first such call on, lent connections being used or not."""
+    sock = parked(bench)
+    until(lambda: not Shared.pool._watching, "it has stopped looking")
+    for _ in range(Shared.pool._most):
+        bench.on_loop(Shared.pool.submit, bench.gate.wait, lane_steps.PATIENCE_S)
+    until(lambda: len(Shared.pool._since) == Shared.pool._most and all(Shared.pool._since))
+    assert ask(sock, b"x", b"/other") == (200, b"asgi")
+    assert all(Shared.pool._since)
+    bench.gate.set()
+    nothing_is_left(bench, sock)
+
+
+def test_a_lane_without_a_descriptor_to_give_away_answers_all_the_same(bench, monkeypatch):
+    def none(fd):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(lending.os, "dup", none)
+    sock = bench.connect()
+    for _ in range(3):
+        assert ask(sock, b"next") == (200, b"next")
+    monkeypatch.undo()
+    monkeypatch.setattr(pool.Pool, "admit", lambda *args: none(0))
+    assert ask(sock, b"next") == (200, b"next")
+    nothing_is_left(bench, sock)
+
+
+def test_a_look_that_fails_is_not_the_last(bench, monkeypatch, capfd):
+    sock = parked(bench)
+    monkeypatch.setattr(bench.made[sock], "adopt", lambda run: 1 / 0)
+    sock.sendall(raw(b"wait"))
+    assert bench.begun.wait(5)
+    until(lambda: "ZeroDivisionError" in capfd.readouterr().err)
+    monkeypatch.undo()
+    until(lambda: bench.made[sock]._run is not None, "it is adopted")
+    bench.gate.set()
+    assert reply(sock) == (200, b"wait")
+    nothing_is_left(bench, sock)
