@@ -20,7 +20,7 @@ import tracemalloc
 import warnings
 import weakref
 
-from plimsoll import census, findings, frames, history, host, names
+from plimsoll import census, findings, history, host, looking, names
 
 MIB, GIB = 1 << 20, 1 << 30
 LIFE = 3  # explanations in a worker's life; one is two looks
@@ -58,7 +58,7 @@ def running_locals():
     out = {}
     called = {t.ident: t.name for t in threading.enumerate()}
     me = threading.get_ident()
-    for ident, frame in frames.of_threads().items():
+    for ident, frame in looking.frames().items():
         depth = 0
         while ident != me and frame is not None and depth < FRAMES:
             code = frame.f_code
@@ -87,7 +87,7 @@ def anchors_of_thread_locals():
     Each of them hangs on a small object that the thread's state owns and the `threading.local` knows weakly: whoever
     keeps that keeps all. Where this interpreter does it in another way the list is empty."""
     known, out = {}, []
-    objs = gc.get_objects()
+    objs = looking.objects()
     for o in objs:
         cls = type(o)
         is_local = known.get(cls)
@@ -199,6 +199,7 @@ class Child:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(int(self.budget_s + KILL_AFTER_S) + 2)  # should the parent be gone
             gc.disable()
+            looking.alone = True
             gc.unfreeze()  # frozen objects are invisible to gc.get_objects and gc.get_referrers
             os.close(read_fd)
             give_way()

@@ -14,13 +14,12 @@ import _thread
 import asyncio
 import contextvars
 import functools
-import gc
 import inspect
 import re
 import threading
 import time
 
-from plimsoll import memory, shapes
+from plimsoll import looking, memory, shapes
 from plimsoll import page as pages
 
 current = contextvars.ContextVar("plimsoll_call", default=None)
@@ -372,7 +371,7 @@ class Recorder:
 
     def count_objects(self):
         """Slow: every object is looked at."""
-        count = len(gc.get_objects())
+        count = looking.count_objects()
         with self.page.lock:
             self.page.gc_objects(count)
         return count

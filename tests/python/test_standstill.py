@@ -2,20 +2,21 @@
 
 import gc
 import subprocess
+import sys
 import textwrap
 import threading
 
 import pytest
 from harness import PACKAGE, PYTHON, until
 
-from plimsoll import frames, page, records
+from plimsoll import explain, host, looking, page, records
 
 # A collection is due, and what it finds lets go of the interpreter when it ends; meanwhile threads begin and end. With
 # sys._current_frames() in its place this stands still at once where the interpreter is older than 3.11.9.
 STANDS_STILL = """
     import gc, os, sys, threading, time
     sys.path.insert(0, sys.argv[1])
-    from plimsoll import frames
+    from plimsoll import looking
 
     class Slow:
         def __init__(self):
@@ -41,7 +42,7 @@ STANDS_STILL = """
             Slow()
         gc.set_threshold(1, 1, 1)
         gc.enable()
-        frames.of_threads()
+        looking.frames()
         gc.set_threshold(100000)
         gc.collect()
     print("through", flush=True)
@@ -56,19 +57,63 @@ def test_the_threads_are_looked_at_while_threads_come_and_go_and_a_collection_is
     assert done.stdout == "through\n", done.stderr
 
 
-def test_nobody_asks_for_the_threads_in_another_way():
-    asks = [path.name for path in (PACKAGE / "plimsoll").rglob("*.py") if "_current_frames()" in path.read_text()]
-    assert asks == ["frames.py"]
+def test_nobody_looks_in_another_way():
+    for what in "sys._current_frames()", "gc.get_objects()":
+        asks = [path.name for path in (PACKAGE / "plimsoll").rglob("*.py") if what in path.read_text()]
+        assert set(asks) <= {"looking.py"}, what
 
 
 def test_a_service_that_collects_by_itself_goes_on_doing_so():
-    assert frames.of_threads()
+    assert looking.frames()
     gc.disable()
     try:
-        frames.of_threads()
+        looking.frames()
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("look", [looking.objects, lambda: explain.anchors_of_thread_locals(), lambda: host.HostWalk(None, None, 1, {}, 1e12).run()])
+def test_what_another_thread_is_making_is_not_held_while_it_is_looked_at(look, monkeypatch):
+    """A tuple of a generator's is cut to its length at the end: SystemError if anybody else has it by then."""
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    def items():
+        yield 1
+        begun.set()
+        go_on.wait(30)
+        yield 2
+
+    def makes():
+        try:
+            made.append(tuple(items()))
+        except SystemError as exc:
+            made.append(exc)
+
+    thread = threading.Thread(target=makes)
+    thread.start()
+    assert begun.wait(10)
+    real = looking.objects
+
+    def looked():
+        found = real()
+        go_on.set()
+        thread.join(10)
+        return found
+
+    if look is real:
+        assert len(looked()) > 1000
+    else:
+        monkeypatch.setattr(looking, "objects", looked)
+        look()
+    assert made == [(1, 2)]
+
+
+def test_as_many_objects_are_counted_as_there_are():
+    assert abs(looking.count_objects() - len(gc.get_objects())) < 100
+    interval = sys.getswitchinterval()
+    assert not any(type(o) is tuple for o in looking.objects())
+    assert sys.getswitchinterval() == interval
 
 
 @pytest.mark.parametrize("kind", ["generator", "coroutine"])
