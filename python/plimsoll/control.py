@@ -8,10 +8,11 @@ others are not kept waiting. The other end may go away at any time (main was kil
 
 import json
 import socket
-import sys
 import threading
 import time
 import traceback
+
+from plimsoll import looking
 
 VERSION = 1
 LINE_BYTES = 1 << 20
@@ -22,7 +23,7 @@ def stacks():
     """What every thread is doing: files, lines and function names, never values."""
     names = {t.ident: t.name for t in threading.enumerate()}
     out = []
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in looking.frames().items():
         out.append(f"thread {names.get(ident, ident)}\n" + "".join(traceback.format_stack(frame)))
     return "\n".join(out)[:STACK_BYTES]
 

@@ -20,7 +20,7 @@ import tracemalloc
 import warnings
 import weakref
 
-from plimsoll import census, findings, history, host, names
+from plimsoll import census, findings, history, host, looking, names
 
 MIB, GIB = 1 << 20, 1 << 30
 LIFE = 3  # explanations in a worker's life; one is two looks
@@ -37,6 +37,8 @@ KILL_AFTER_S = 2.0
 REPORT_BYTES = 60 * 1024  # with its envelope it stays below 64 KiB
 FRAMES = 60
 GROWING = 0.05
+STEADY = 0.2  # blocks for each request of its route; a holder that has long been growing gains little in comparison
+STEADY_BLOCKS = 16
 LACKING = 0.01
 THREAD_LOCAL = threading.local
 
@@ -56,7 +58,7 @@ def running_locals():
     out = {}
     called = {t.ident: t.name for t in threading.enumerate()}
     me = threading.get_ident()
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in looking.frames().items():
         depth = 0
         while ident != me and frame is not None and depth < FRAMES:
             code = frame.f_code
@@ -85,7 +87,7 @@ def anchors_of_thread_locals():
     Each of them hangs on a small object that the thread's state owns and the `threading.local` knows weakly: whoever
     keeps that keeps all. Where this interpreter does it in another way the list is empty."""
     known, out = {}, []
-    objs = gc.get_objects()
+    objs = looking.objects()
     for o in objs:
         cls = type(o)
         is_local = known.get(cls)
@@ -197,6 +199,7 @@ class Child:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(int(self.budget_s + KILL_AFTER_S) + 2)  # should the parent be gone
             gc.disable()
+            looking.alone = True
             gc.unfreeze()  # frozen objects are invisible to gc.get_objects and gc.get_referrers
             os.close(read_fd)
             give_way()
@@ -368,9 +371,8 @@ class Explainer:
             running = running_locals()
             now = host.figures()
             prepared = time.perf_counter()
-            deadline = time.monotonic() + budget_s
             before = self._host_last or {}
-            args = (torch, blocks, running, deadline, code, requests, before)
+            args = (torch, blocks, running, code, requests, before)
             found = None
             if mode == "fork":
                 try:
@@ -378,7 +380,7 @@ class Explainer:
                 except OSError:  # forbidden here, or no memory
                     mode = "inline"
             if mode == "inline":
-                found = self._inline(args)
+                found = self._inline(args, budget_s)
         if found is None or "error" in found:
             found = {"complete": False, "findings": [], "unexplained": [], "pinned_host": [], "stats": {},
                      "error": found["error"] if found else "the walk did not end in time"}  # fmt: skip
@@ -393,16 +395,21 @@ class Explainer:
         return fitted(report)
 
     def _forked(self, args, budget_s):
-        """Once more with the thread locals of the other threads kept, when tensors are missing in the child."""
+        """Once more when the child did not come to an end: it may have been made while another thread held a lock of
+        the allocator or of a library, which nobody releases in the child. And once more with the thread locals of the
+        other threads kept, when tensors are missing in the child."""
         found = self._fork(args, budget_s)
-        if self._keep_locals or found is None or not self._lacks(found, len(args[1])):
+        if found is None:
+            return self._fork(args, budget_s)
+        if self._keep_locals or not self._lacks(found, len(args[1])):
             return found
         self._keep_locals = True
         return self._fork(args, budget_s) or found
 
     def _fork(self, args, budget_s):
         kept = anchors_of_thread_locals() if self._keep_locals else None
-        child = Child(lambda: self._walk(*args, forked=True), budget_s)
+        deadline = time.monotonic() + budget_s
+        child = Child(lambda: self._walk(*args, deadline, forked=True), budget_s)
         kept = None  # noqa: F841
         self._fork_ms = max(self._fork_ms, child.fork_ms)
         was = gc.isenabled()
@@ -427,18 +434,18 @@ class Explainer:
         except Exception:
             return {}
 
-    def _inline(self, args):
+    def _inline(self, args, budget_s):
         was = gc.isenabled()
         gc.disable()
         try:
-            return self._walk(*args)
+            return self._walk(*args, time.monotonic() + budget_s)
         except Exception as exc:
             return {"error": names.capped(f"{type(exc).__name__}: {exc}")}
         finally:
             if was:
                 gc.enable()
 
-    def _walk(self, torch, blocks, running, deadline, code, requests, before, forked=False):
+    def _walk(self, torch, blocks, running, code, requests, before, deadline, forked=False):
         """What is known of the heap now. In the child, or with gc off."""
         report = {"complete": True, "findings": [], "unexplained": [], "pinned_host": [], "stats": {}}
         kinds = None
@@ -477,7 +484,9 @@ class Explainer:
         return report
 
     def _growth(self, report, counts):
-        """The net growth of each holder since the look before decides, not its name: a full cache grows no more."""
+        """The net growth of each holder since the look before decides, not its name: a full cache grows no more. It is
+        weighed against what is held, and against the requests: after a day of a block each, some hundred more are next
+        to nothing of what is held, and a leak all the same."""
         windows = self.keeper.census.windows
         total = sum(counts.values())
         before = self._last
@@ -495,7 +504,10 @@ class Explainer:
                 since = counts.get(route, 0) - before["counts"].get(route, 0) if route else total - before["total"]
                 row["blocks_per_request"] = round((row["blocks"] - blocks) / max(since, 1), 3)
                 row["bytes_per_request"] = round((row["bytes"] - size) / max(since, 1), 1)
-                row["growing"] = row["bytes"] - size > GROWING * max(size, 1) and row["kind"] != "garbage_cycle"
+                gained = row["blocks"] - blocks
+                much = row["bytes"] - size > GROWING * max(size, 1)
+                steady = gained >= max(STEADY_BLOCKS, STEADY * since) and row["bytes"] > size
+                row["growing"] = (much or steady) and row["kind"] != "garbage_cycle"
             row["words"] = words(row)
         if report["complete"] or before is None:
             self._last = now

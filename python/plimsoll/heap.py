@@ -11,7 +11,7 @@ import sys
 import time
 import types
 
-from plimsoll import names
+from plimsoll import looking, names
 
 FRAME = types.FrameType
 GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -89,7 +89,7 @@ class Heap:
     def heads(self, cls, limit=8):
         """Of the instances of a class those that no other instance refers to, directly or through its dictionary: the
         front of a chain that is too long to be climbed."""
-        objs = [o for o in gc.get_objects() if type(o) is cls]
+        objs = [o for o in looking.objects() if type(o) is cls]
         below = set()
         for o in objs:
             for x in gc.get_referents(o):

@@ -72,8 +72,7 @@ class History:
 
     def tag(self, endpoint, call):
         """`route|bucket|request`, a string: a dictionary would cost ten times as much."""
-        bucket = next((name for name, tag in endpoint.tags.items() if tag == call.tag), "")
-        self._say(f"{endpoint.path}|{bucket}|{call.request:x}")
+        self._say(f"{endpoint.path}|{endpoint.buckets.get(call.tag, '')}|{call.request:x}")
 
     def untag(self):
         self._say("")

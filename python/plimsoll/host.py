@@ -11,7 +11,7 @@ import gc
 import sys
 import tracemalloc
 
-from plimsoll import names
+from plimsoll import looking, names
 from plimsoll.heap import Heap, module_file
 from plimsoll.ways import Ways
 
@@ -117,7 +117,7 @@ class HostWalk:
 
     def run(self):
         """(report, {id: length}, {type: count}); the last two are for the next look."""
-        objs = gc.get_objects()
+        objs = looking.objects()
         self.heap.own.add(id(objs))
         types = collections.Counter()
         lengths = {}

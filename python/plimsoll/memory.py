@@ -276,7 +276,7 @@ class Memory:
         flags = pages.ALONE if alone else pages.OVERLAPPED
         if self.running == 0:
             flags |= pages.QUIESCENT
-        if account.before is None:
+        if account.before is None or not self._awake():
             return Figures(flags)
         spent = time.thread_time()
         found = self._read()

@@ -63,6 +63,18 @@ def now_us():
     return time.monotonic_ns() // 1000
 
 
+_thread = threading.local()
+
+
+def native_id():
+    """threading.get_native_id(), asked of the kernel once a thread."""
+    try:
+        return _thread.id
+    except AttributeError:
+        _thread.id = threading.get_native_id()
+        return _thread.id
+
+
 def start_ticks():
     """When this process started, as /proc tells: with the pid it names one process for ever. 0 = not known."""
     try:
@@ -85,7 +97,9 @@ class Page:
     """The page behind descriptor `fd`, which is closed; without one, private memory that nobody reads."""
 
     def __init__(self, fd=None):
-        self.lock = threading.Lock()
+        # Reentrant: a collection on the thread that holds it may end a generator of the user's, which is recorded. See
+        # records.Recorder.handler_ends.
+        self.lock = threading.RLock()
         if fd is None:
             self._map = mmap.mmap(-1, PAGE_BYTES)
         else:
@@ -122,11 +136,12 @@ class Page:
 
     def _leave(self):
         """A fork of the worker must not write as if it were the worker."""
+        vars(_thread).clear()
         self._pid, self._file = os.getpid(), None
         self._map = mmap.mmap(-1, PAGE_BYTES)
         self._bytes = memoryview(self._map)
         self._words = self._bytes.cast("Q")
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def _ours(self):
         """Leaves the page when this is a fork that Python was not told of (made by C code)."""
@@ -223,7 +238,7 @@ class Page:
         n = words[BEGUN]
         words[IN_FLIGHT] += 1
         words[PROGRESS] += 1
-        record = BEGIN.pack(0, flags, 2 * n + 2, request, at, threading.get_native_id(), words[IN_FLIGHT], route, tag,
+        record = BEGIN.pack(0, flags, 2 * n + 2, request, at, native_id(), words[IN_FLIGHT], route, tag,
                             *memory)  # fmt: skip
         self._write(BEGINS_AT + (n % RECORDS) * BEGIN.size, n, record)
         words[BEGUN] = n + 1
@@ -247,7 +262,7 @@ class Page:
         words[PROGRESS] += 1
         duration = 0 if begun_us is None else at - begun_us
         name = error.encode("utf-8", "replace")[:32] if error else b""
-        record = END.pack(0, flags, 2 * n + 2, request, at, duration, threading.get_native_id(), words[IN_FLIGHT],
+        record = END.pack(0, flags, 2 * n + 2, request, at, duration, native_id(), words[IN_FLIGHT],
                           route, status, outcome, tag, device, batch, name, *memory, input_bytes, host_anon,
                           begun)  # fmt: skip
         self._write(ENDS_AT + (n % RECORDS) * END.size, n, record)

@@ -10,16 +10,16 @@ endpoints (the batcher's task carries the context of the first request it ever s
 with ASGI middleware of their own, and mounted applications.
 """
 
+import _thread
 import asyncio
 import contextvars
 import functools
-import gc
 import inspect
 import re
 import threading
 import time
 
-from plimsoll import memory, shapes
+from plimsoll import looking, memory, shapes
 from plimsoll import page as pages
 
 current = contextvars.ContextVar("plimsoll_call", default=None)
@@ -86,6 +86,7 @@ class Endpoint:
         self.names = names
         self.wrapper = None  # what stands in the place of the handler
         self.tags = {}  # by bucket; as many as the page has
+        self.buckets = {}  # by tag
         self.batch_tag = None  # of the last batch
         self.batch_done = None  # (figures, items) of batches that no request has carried to the page yet
 
@@ -137,6 +138,7 @@ class Recorder:
             tag = self.page.tag(endpoint.title + bucket, endpoint.index)
             if tag != pages.OTHER:
                 endpoint.tags[bucket] = tag
+                endpoint.buckets[tag] = bucket
         return tag
 
     def _run_ends(self, account):
@@ -268,7 +270,18 @@ class Recorder:
             self._zombie(call)
         return call
 
+    def _in_the_middle(self, what, *args):
+        """True: this thread holds the lock already. A garbage collection has come over it while a record was written,
+        and closes a generator or coroutine of the user's, whose end is to be recorded: by another thread, behind this
+        one."""
+        if not self.page.lock._is_owned():
+            return False
+        _thread.start_new_thread(what, args)
+        return True
+
     def handler_ends(self, call, error):
+        if self._in_the_middle(self.handler_ends, call, error):
+            return
         oom = error is not None and memory.is_oom(error)
         self.memory.settle()
         with self.page.lock:
@@ -322,6 +335,8 @@ class Recorder:
             return self.memory.begin(), shapes.items_of(args[1:])
 
     def batch_ends(self, endpoint, begun, error):
+        if self._in_the_middle(self.batch_ends, endpoint, begun, error):
+            return
         account, items = begun
         oom = error is not None and memory.is_oom(error)
         self.memory.settle()
@@ -356,7 +371,7 @@ class Recorder:
 
     def count_objects(self):
         """Slow: every object is looked at."""
-        count = len(gc.get_objects())
+        count = looking.count_objects()
         with self.page.lock:
             self.page.gc_objects(count)
         return count

@@ -5,7 +5,8 @@ they have an unpack hook.
 """
 
 import collections
-import gc
+
+from plimsoll import looking
 
 GRAPH_NODES = 200_000
 BELOW = 400_000
@@ -62,7 +63,7 @@ class Tensors:
 
     def collect(self):
         heap = self.heap
-        objs = gc.get_objects()
+        objs = looking.objects()
         heap.own.add(id(objs))
         heap.stats["objects"] = len(objs)
         weights = []

@@ -1,9 +1,11 @@
 """How long an old worker, or a whole instance, may finish what is under way: a stream is given more time than a request."""
 
 import json
+import os
+import signal
 import threading
 
-from rig import connect, send_head
+from rig import connect, host, send_head
 
 WHOLE = b"0\r\n\r\n"
 
@@ -69,3 +71,20 @@ def test_a_stop_with_a_limit_of_its_own_cuts_it(serve):
     s.terminate()
     assert s.wait_exit() == 0
     assert not stream.whole()
+
+
+def test_a_worker_that_stands_still_leaves_no_client_without_an_answer_and_no_stop_without_an_end(serve):
+    """Whatever is wrong in it: what it has is answered when its time is up, and SIGKILL comes behind a SIGTERM that it
+    does not hear."""
+    server = feature(serve, "--stop_timeout", "1s", "--mode", "observe")
+    (pid,) = server.workers().values()
+    busy = threading.Thread(target=server.post, args=("/work", {"number": 1, "seconds": 0.5}), daemon=True)
+    busy.start()
+    server.wait_until(lambda: any(line.startswith("begin 1 ") for line in server.journal()), what="it has begun")
+    os.kill(pid, signal.SIGSTOP)
+    assert server.post("/predict", {"x": 1}).status == 504
+    busy.join(30)
+    assert not busy.is_alive()
+    server.terminate()
+    assert server.wait_exit() == 0
+    assert host.state_of(pid) == ""

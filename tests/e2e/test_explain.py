@@ -1,5 +1,6 @@
 """`plimsoll explain` of a running service: real PyTorch and BentoML, in the dry dock."""
 
+import contextlib
 import json
 import stat
 import threading
@@ -23,9 +24,10 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("drydock-cache")
 
 
-def start(serve, cache, *flags):
+def start(serve, cache, *flags, env=None):
     return serve("service:Holders", *flags, service="holders", python=dock.torch_python(),
-                 before=[paths.plimsoll, "drydock", "-q", "--gpu", "mine:8GiB", "--"], env={"PLIMSOLL_CACHE": str(cache)}).ready()
+                 before=[paths.plimsoll, "drydock", "-q", "--gpu", "mine:8GiB", "--"],
+                 env={"PLIMSOLL_CACHE": str(cache), **(env or {})}).ready()
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +43,14 @@ class Traffic:
         self.server, self.paths, self.over = server, paths_, threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.count = 0
+        self.failed = None
 
     def run(self):
         while not self.over.is_set():
-            assert self.server.post(self.paths[self.count % len(self.paths)], {"n": self.count}).status == 200
+            reply = self.server.post(self.paths[self.count % len(self.paths)], {"n": self.count})
+            if reply.status != 200:
+                self.failed = reply
+                return
             self.count += 1
             self.over.wait(0.06 if self.count % 20 == 0 else 0)  # a quiet moment now and then
 
@@ -55,6 +61,7 @@ class Traffic:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join(30)
+        assert self.failed is None and not self.thread.is_alive(), self.failed
 
 
 def explain(server, *flags, status=0):
@@ -196,6 +203,27 @@ def test_a_verdict_looks_once_with_the_history_on(serve, cache):
         server.wait_until(lambda: traffic.count > 50)
     assert len(server.log.find("explain.done")) == 1
     assert server.status()["services"][0]["workers"][0]["verdict"]["holder"].endswith(" KEPT")
+
+
+@pytest.mark.full
+def test_the_fast_lane_answers_everybody_under_looks_with_the_history_on(serve, cache, tmp_path):
+    """Threads that change every microsecond, many clients, pauses of a fork in between: nobody waits for ever, and the
+    worker ends when it is told to."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.setswitchinterval(1e-6)\n")
+    server = start(serve, cache, "--fast_lane", "auto", "--timeout", "20s", env={"PYTHONPATH": str(tmp_path)})
+    table = server.wait_until(lambda: server.status()["services"][0]["workers"][0].get("fast_lane"), what="its table")
+    assert table["/leak"] == table["/innocent"] == "sync"
+    crowd = [Traffic(server, paths_) for paths_ in (["/leak"], ["/innocent"], ["/remember", "/innocent"], ["/leak", "/innocent"])]
+    with contextlib.ExitStack() as stack:
+        for traffic in crowd:
+            stack.enter_context(traffic)
+        for n in range(6):
+            explain(server, "--again", "0s", "--force", "--history", "on" if n % 3 < 2 else "off")
+    assert sum(t.count for t in crowd) > 300
+    server.terminate()
+    assert server.wait_exit() == 0
+    gone = server.wait_for("worker.gone")
+    assert gone["took_ms"] < 8000, "by itself: SIGKILL comes after 10 s"
 
 
 def test_at_most_ten_reports_are_kept(server):

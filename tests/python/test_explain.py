@@ -410,6 +410,13 @@ def windows(*counts):
     return [{"requests": {}}, *({"requests": c} for c in counts)]
 
 
+def test_a_child_that_was_made_in_a_bad_moment_is_made_again(monkeypatch):
+    """One that stands still over a lock that another thread had is killed; the look is not lost, nor the growth."""
+    e, _ = looker()
+    monkeypatch.setattr(e, "_fork", lambda args, budget_s, found=[None, {"findings": []}]: found.pop(0))
+    assert e._forked((None, {}), 1) == {"findings": []}
+
+
 @pytest.mark.parametrize(
     "ages, rows, route",
     [
@@ -441,6 +448,17 @@ def test_growth_is_between_two_looks():
     e._growth(report, {"/a": 400})
     assert report["findings"][0]["growing"] is False  # late, and not kept
     assert report["findings"][0]["words"].startswith("f.py:1 X[list] -> 4096 blocks, 2.00 MiB")
+
+
+@pytest.mark.parametrize("gained, requests, growing", [(300, 300, True), (0, 300, False), (15, 20, False), (40, 300, False), (-20, 300, False)])
+def test_a_leak_that_has_gone_on_for_long_still_grows(gained, requests, growing):
+    """1 % more in the hundreds of requests between two looks, and one block for each of them."""
+    e, _ = looker()
+    for blocks, total in ((30_000, 30_000), (30_000 + gained, 30_000 + requests)):
+        report = {"complete": True, "findings": [{"kind": "module_global", "holder": "X", "file": "f.py", "line": 1, "container": "list",
+                                                  "ages": [], "shapes": [], "blocks": blocks, "bytes": 8192 * blocks}]}  # fmt: skip
+        e._growth(report, {"/a": total})
+    assert report["findings"][0]["growing"] is growing
 
 
 def test_a_report_has_its_size():

@@ -1,11 +1,11 @@
 """The handler threads: at most `threads` of them, as BentoML's own limiter has it, for the lane and for what BentoML
 runs in threads itself (generators, batches, forms), so that the bound holds over both.
 
-They wait on one epoll for jobs and for connections that were lent to them: a thread reads such a connection's next
-request, runs it and writes the reply, and no request goes from one thread to another. That is worth it for handlers of
-less than a millisecond, and only for these is it done. A connection that waits here while all threads are busy would
-wait too long, whatever it carries (a request for the loop, a probe): so the loop looks every TICK_S while there is
-traffic on lent ones, and takes back what a run of more than LONG_S holds up.
+They wait on one epoll for jobs and for connections that were lent to them (lending.py): a thread reads such a
+connection's next request, runs it and writes the reply, and no request goes from one thread to another. That is worth
+it for handlers of less than a millisecond, and only for these is it done. A connection that waits here while all
+threads are busy would wait too long, whatever it carries (a request for the loop, a probe): so the loop looks every
+TICK_S while threads have something to do, and takes back what a run of more than LONG_S holds up.
 
 A thread is busy until its handler returns. BentoML frees the place of a synchronous call when its time is up although
 the call runs on (bentoml/BentoML#5642); here it is taken until the call has ended.
@@ -31,27 +31,37 @@ class Pool:
 
     def __init__(self, threads, loop):
         self.loop = loop
-        self.lent = {}  # descriptor: connection
-        self.runs = {}  # Run: None, of lent connections
+        self.known = {}  # descriptor: connection, of those that are lent
+        self.parked = {}  # connection: True, of those of them that nobody owns. See lending.py
+        self.runs = {}  # Run: True, of lent connections
         self.single = threads == 1
         self.turns = 0  # requests of lent connections, about
         self._most = threads
         self._since = []  # of each thread: when its job began, 0.0 = it waits
         self._jobs = collections.deque()
         self._token = current_token()
-        self._watching = False
+        self._watching = False  # the loop looks every TICK_S
+        self._timer = None
         self._seen = 0
-        self._mask = select.EPOLLIN | select.EPOLLRDHUP | (0 if self.single else select.EPOLLONESHOT)
+        events = select.EPOLLIN | select.EPOLLRDHUP
+        # One thread never waits while it owns a connection: epoll may tell of it all the time. Of several, one is told,
+        # once, when it was armed.
+        self._quiet = events if self.single else select.EPOLLONESHOT
+        self._armed = None if self.single else events | select.EPOLLONESHOT
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
         self._epoll.register(self._wake, select.EPOLLIN | select.EPOLLEXCLUSIVE)
 
     # --- jobs, from the loop
 
-    def submit(self, job, *args):
-        self._jobs.append((job, args))
+    def submit(self, job, *args, broken=None):
+        """`broken()` is called on the thread when the job raises something."""
+        self._jobs.append((job, args, broken))
         self._enough()
         os.eventfd_write(self._wake, 1)
+        if not self._watching:
+            self._watching = True
+            self._watch()
 
     def _enough(self):
         """Starts another thread when there are more jobs than threads that wait."""
@@ -79,59 +89,76 @@ class Pool:
         except RuntimeError:
             pass  # the loop has ended under a handler that nobody waits for
 
-    # --- connections
+    # --- connections: what only their owner calls, but for take()
 
-    def lend(self, connection, fd):
-        """By the thread that holds it."""
-        if fd in self.lent:
-            if not self.single:
-                self._epoll.modify(fd, self._mask)
-        else:
-            self.lent[fd] = connection
-            self._epoll.register(fd, self._mask)
-
-    def again(self, fd):
-        """By a thread that found it held: it is told once more."""
-        if not self.single and fd in self.lent:
-            try:
-                self._epoll.modify(fd, self._mask)
-            except OSError:
-                pass  # it has just been forgotten
+    def admit(self, connection, fd):
+        """It is lent from now on."""
+        self._epoll.register(fd, self._quiet)
+        self.known[fd] = connection
 
     def forget(self, fd):
-        """By who holds it."""
-        if self.lent.pop(fd, None) is not None:
+        """It is lent no longer."""
+        if self.known.pop(fd, None) is not None:
             self._epoll.unregister(fd)
+
+    def park(self, connection, fd):
+        """Whoever takes it owns it. Behind the first line the caller does not."""
+        self.parked[connection] = True
+        if self._armed is not None:
+            try:
+                self._epoll.modify(fd, self._armed)
+            except OSError:
+                pass  # the loop has taken it already
+
+    def take(self, connection):
+        """From any thread: whether it is the caller's now."""
+        return self.parked.pop(connection, None) is not None
+
+    # --- what takes long
 
     def begins(self, run):
         """From any thread: a run of a lent connection."""
-        self.runs[run] = None
+        self.runs[run] = True
         self.turns += 1
         if not self._watching:
             self._watching = True
             try:
-                self.loop.call_soon_threadsafe(self._tick, context=contextvars.Context())
+                self.loop.call_soon_threadsafe(self._watch, context=contextvars.Context())
             except RuntimeError:
                 pass  # the loop has ended
 
+    def _watch(self):
+        """On the loop."""
+        if self._timer is None:
+            self._timer = self.loop.call_later(TICK_S, self._tick, context=contextvars.Context())
+
     def _tick(self):
-        """On the loop, while lent connections are used."""
-        now = clock()
-        for run in list(self.runs):
-            if now - run.began > LONG_S:
-                run.connection.adopt(run)
-        busy = [since for since in self._since if since]
-        if len(busy) == self._most and all(now - since > LONG_S for since in busy):
-            for connection in list(self.lent.values()):
-                connection.take_back()
-        self._enough()
+        self._timer = None
+        try:
+            busy = self._look_round()
+        except Exception:  # of ours: the next one comes all the same
+            traceback.print_exc()
+            busy = True
         idle, self._seen = self._seen == self.turns, self.turns
         if idle and not busy:
             self._watching = False
             if not self.runs:  # else one has begun that did not see this
                 return
             self._watching = True
-        self.loop.call_later(TICK_S, self._tick)
+        self._watch()
+
+    def _look_round(self):
+        """Whether there is something to do."""
+        now = clock()
+        for run in self.runs.copy():
+            if now - run.began > LONG_S:
+                run.connection.adopt(run)
+        busy = [since for since in self._since if since]
+        if len(busy) == self._most and all(now - since > LONG_S for since in busy):
+            for connection in self.parked.copy():
+                connection.take_back()
+        self._enough()
+        return bool(busy or self._jobs)
 
     # --- the threads
 
@@ -143,7 +170,7 @@ class Pool:
         except ImportError:
             pass
         poll, most = self._epoll.poll, 16 if self.single else 1
-        since, lent, jobs = self._since, self.lent, self._jobs
+        since, known, jobs = self._since, self.known, self._jobs
         while True:
             for fd, _ in poll(-1, most):
                 if fd == self._wake:
@@ -152,18 +179,20 @@ class Pool:
                     except BlockingIOError:
                         continue  # another thread was faster
                     since[number] = clock()
-                    job, args = jobs.popleft()
+                    job, args, broken = jobs.popleft()
                 else:
-                    connection = lent.get(fd)
-                    if connection is None:
-                        continue  # taken back just now
+                    connection = known.get(fd)
+                    if connection is None or not self.take(connection):
+                        continue  # somebody has it: the event comes late
                     since[number] = clock()
-                    job, args = connection.readable, ()
+                    job, args, broken = connection.readable, (), connection.broken
                 try:
                     job(*args)
-                except Exception:  # of ours: one request hangs, and not all that come after it
+                except BaseException:  # of ours: one request fails, and all that come after it do not
                     traceback.print_exc()
-                job = args = connection = None  # a thread that waits keeps nothing of its last request alive
+                    if broken is not None:
+                        broken()
+                job = args = broken = connection = None  # a thread that waits keeps nothing of its last request alive
                 since[number] = 0.0
 
 
