@@ -20,7 +20,7 @@ struct ref_message {
     const char *prefix; /* in front of target, when absolute-form had no path: "/" or "*" */
     unsigned minor;
     size_t headers, body_len, used;
-    bool loose; /* chunk extensions: their grammar is the parser's affair */
+    bool loose; /* chunk extensions, framing in trailers: how strict it is with them is the parser's affair */
     char body[REF_BODY];
 };
 struct ref_reader {
@@ -170,6 +170,8 @@ static enum ref_result ref_chunks(struct ref_message *m, struct ref_reader *r) {
             got = ref_line(r, &line);
             if (got != REF_MESSAGE || line.len == 0) return got;
             if (!ref_field(line, &name, &value)) return REF_BAD;
+            /* the parser may refuse a trailer that names framing; neither believes it */
+            if (ref_same(name, "transfer-encoding") || ref_same(name, "content-length")) m->loose = true;
         }
         if ((uint64_t)(r->end - r->at) < size) return REF_MORE;
         if (m->body_len + size > REF_BODY) return REF_MORE;
