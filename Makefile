@@ -2,6 +2,7 @@
 SHELL    := /bin/bash
 PRESET   ?= dev
 FUZZ_S   ?= 20
+ONLY     ?=
 PREFIX   ?= /usr/local
 ARGS     ?=
 in_env    = . scripts/env.sh &&
@@ -40,8 +41,8 @@ tsan:        ## C tests and some end-to-end tests under TSan
 coverage:    ## lines of src/ that the tests reach
 	@scripts/setup.sh coverage && $(test_py) sanitized --preset coverage $(ARGS); \
 	 gcovr --root . --filter src/ --exclude-unreachable-branches build/coverage
-fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes (clang, libFuzzer)
-	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S)
+fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes, or for those in ONLY (clang, libFuzzer)
+	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S) $(ONLY)
 marks:       ## how well leaks are told from caches: 200 random series a kind of 12,000 requests (ARGS="RUNS REQUESTS SEED")
 	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh dev && build/dev/test_ledger_marks $(or $(ARGS),200)
 bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (10 minutes; ARGS=--short)

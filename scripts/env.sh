@@ -15,7 +15,7 @@ PL_TEST_ENV=$PL_CACHE/test-$(echo "$pl_python" | pl_hash examples/digits/require
 # The model of the example, in a BentoML store of its own.
 PL_DIGITS_HOME=$PL_CACHE/bentoml-home-$(echo "$pl_python" | pl_hash examples/digits/requirements.txt examples/digits/train.py -)
 PL_TOOLS=$PL_CACHE/tools-1
-# nginx and HAProxy for the bench.
+# nginx and HAProxy, for the bench and for tests beside nginx (make test-full).
 PL_PEERS=$PL_CACHE/peers-1
 
 # PyTorch with its CUDA code and none of NVIDIA's packages, for tests over the dry dock. PLIMSOLL_NO_TORCH=1 leaves it out.

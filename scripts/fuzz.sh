@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Usage: fuzz.sh SECONDS. Each target of build/fuzz in turn; new inputs go to build/fuzz/found/, crashes stop the run.
+# Usage: fuzz.sh SECONDS [TARGET...]. Each target of build/fuzz in turn, or those that are named; new inputs go to
+# build/fuzz/found/, crashes stop the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for target in build/fuzz/fuzz_* build/fuzz/bin/fuzz_*; do
     [[ -x $target ]] || continue
     name=${target##*/fuzz_}
+    [[ $# -eq 1 || " ${*:2} " == *" $name "* ]] || continue
     found=build/fuzz/found/$name
     mkdir -p "$found"
     options=(-max_total_time="$1" -print_final_stats=1 -artifact_prefix="$found/crash-")

@@ -12,6 +12,8 @@ llama= # whether plimsoll-llama is built: it is what no other target needs
 [[ -n ${PLIMSOLL_NO_LLAMA:-} ]] || case $what in test | full | coverage | chat | bench-llama) llama=yes ;; esac
 peer= # whether llama-server is: for tests and benches beside it
 [[ -z $llama ]] || case $what in full | bench-llama) peer=yes ;; esac
+proxies= # nginx and HAProxy, to compare with
+case $what in full | bench) proxies=yes ;; esac
 [[ $what != full ]] || what=test
 
 say() { printf 'set-up: %s\n' "$*"; }
@@ -184,7 +186,7 @@ complete() {
     [[ -z $peer ]] || made "$PL_LLAMA_PEER" || return 1
     case $what in build | fuzz | chat) return 0 ;; esac
     made "$(needs_venv)" || return 1
-    [[ $what != bench ]] || made "$PL_PEERS" || return 1
+    [[ -z $proxies ]] || made "$PL_PEERS" || return 1
     case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
     case $what in test | coverage) command -v promtool >/dev/null || made "$PL_TOOLS" || return 1 ;; esac
     for version in $torch; do made "$(torch_env "$version")" || return 1; done
@@ -227,6 +229,6 @@ test | coverage)
     ;;
 esac
 for version in $torch; do need_torch "$version"; done
-if [[ $what == bench ]]; then
-    (need_folder "$PL_PEERS" "nginx and HAProxy" fetch_peers) || say "the bench goes on without nginx and HAProxy"
+if [[ -n $proxies ]]; then
+    (need_folder "$PL_PEERS" "nginx and HAProxy" fetch_peers) || say "there is nothing to compare with: it goes on without nginx and HAProxy"
 fi

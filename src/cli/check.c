@@ -9,7 +9,8 @@
 
 #include "base/clock.h"
 #include "cli/child.h"
-#include "cli/page.h"
+#include "cli/figures.h"
+#include "cli/out.h"
 #include "cli/paths.h"
 #include "cli/soak.h"
 
@@ -52,12 +53,6 @@ struct check {
     bool quick, started;
     double began_s;
 };
-
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 /* The worst of what is said of a point stands; `no` is worse than `unknown`. */
 static void say(struct check *c, int point, enum state state, const char *fmt, ...)
@@ -126,13 +121,13 @@ static void place_findings(struct check *c) {
     const json_t *list = json_object_get(c->lint, "findings"), *f;
     size_t i, shown[POINTS] = { 0 };
     json_array_foreach(list, i, f) {
-        const char *rule = text(f, "rule");
+        const char *rule = pl_fig_text(f, "rule");
         for (int p = 0; p < POINTS; p++) {
             if (strstr(points[p].rules, rule) == NULL) continue;
             shown[p]++;
             if (shown[p] <= SHOWN)
-                say(c, p, NO, "%.120s:%lld %s %.250s", text(f, "file"),
-                    (long long)json_integer_value(json_object_get(f, "line")), rule, text(f, "text"));
+                say(c, p, NO, "%.120s:%lld %s %.250s", pl_fig_text(f, "file"),
+                    (long long)json_integer_value(json_object_get(f, "line")), rule, pl_fig_text(f, "text"));
         }
     }
     for (int p = 0; p < POINTS; p++)
@@ -174,7 +169,7 @@ static const json_t *scenario(const json_t *doc, const char *name) {
     const json_t *s;
     size_t i;
     json_array_foreach(json_object_get(doc, "scenarios"), i,
-                       s) if (strcmp(text(s, "scenario"), name) == 0) return s;
+                       s) if (strcmp(pl_fig_text(s, "scenario"), name) == 0) return s;
     return NULL;
 }
 
@@ -187,17 +182,19 @@ static void notes_of(struct check *c, int point, const json_t *s, enum state sta
 
 static void judge(struct check *c, int point, const char *name, const char *good) {
     const json_t *s = scenario(c->soak, name), *v = json_object_get(s, "verdict");
-    const char *result = text(s, "result");
+    const char *result = pl_fig_text(s, "result");
     char bytes[24];
     if (s == NULL) return;
-    pl_soak_bytes(bytes, number(v, "bytes_per_request"));
+    pl_soak_bytes(bytes, pl_fig_number(v, "bytes_per_request"));
     if (strcmp(result, "clean") == 0) {
-        say(c, point, OK, "%s: %s after %.0f requests", good, text(v, "word"), number(s, "requests"));
+        say(c, point, OK, "%s: %s after %.0f requests", good, pl_fig_text(v, "word"),
+            pl_fig_number(s, "requests"));
     } else if (strcmp(result, "leak") == 0 && json_object_get(v, "copies") != NULL) {
-        say(c, COPIES, NO, "%.0f processes hold a model on the same card", number(v, "copies"));
+        say(c, COPIES, NO, "%.0f processes hold a model on the same card", pl_fig_number(v, "copies"));
     } else if (strcmp(result, "leak") == 0) {
-        say(c, point, NO, "%s: %s a request on %s%s%.200s", text(v, "word"), bytes, text(v, "scope"),
-            text(s, "holder")[0] != '\0' ? ", held by " : "", text(s, "holder"));
+        say(c, point, NO, "%s: %s a request on %s%s%.200s", pl_fig_text(v, "word"), bytes,
+            pl_fig_text(v, "scope"), pl_fig_text(s, "holder")[0] != '\0' ? ", held by " : "",
+            pl_fig_text(s, "holder"));
     } else {
         notes_of(c, point, s, strcmp(result, "failed") == 0 ? NO : UNKNOWN);
     }
@@ -205,13 +202,13 @@ static void judge(struct check *c, int point, const char *name, const char *good
 
 static void judge_shapes(struct check *c) {
     const json_t *s = scenario(c->soak, "shapes"), *v = json_object_get(s, "verdict");
-    const char *word = text(v, "word");
+    const char *word = pl_fig_text(v, "word");
     char bytes[24];
     if (s == NULL) return;
     if (strcmp(word, "dynamic_shapes") == 0 || strcmp(word, "fragmentation") == 0) {
-        pl_soak_bytes(bytes, number(v, "growth_bytes"));
-        say(c, BOUNDS, NO, "%s: %s more is reserved for %s from 1 to %.0f", word, bytes, text(s, "field"),
-            number(s, "longest"));
+        pl_soak_bytes(bytes, pl_fig_number(v, "growth_bytes"));
+        say(c, BOUNDS, NO, "%s: %s more is reserved for %s from 1 to %.0f", word, bytes,
+            pl_fig_text(s, "field"), pl_fig_number(s, "longest"));
     } else if (json_object_get(s, "field") != NULL) {
         judge(c, BOUNDS, "shapes", "inputs of many lengths");
     } else {
@@ -222,11 +219,11 @@ static void judge_shapes(struct check *c) {
 /* What the soak measured, held against the card: fixed cost, what one request adds, how many fit. */
 static void plan(struct check *c) {
     const json_t *s = scenario(c->soak, "identical"), *gpu = json_object_get(c->soak, "gpu");
-    double total = number(gpu, "total_bytes"), floor_bytes = number(s, "device_bytes"),
-           peak = number(s, "peak_bytes");
+    double total = pl_fig_number(gpu, "total_bytes"), floor_bytes = pl_fig_number(s, "device_bytes"),
+           peak = pl_fig_number(s, "peak_bytes");
     char fixed[24], more[24], card[24], host[24];
     if (s == NULL) return;
-    pl_soak_bytes(host, number(s, "host_bytes"));
+    pl_soak_bytes(host, pl_fig_number(s, "host_bytes"));
     if (total <= 0 || peak <= 0) {
         say(c, FITS, OK, "it uses no card; host memory %s", host);
         return;
@@ -245,8 +242,8 @@ static void plan(struct check *c) {
         say(c, FITS, OK, "%.0f such requests at a time fit into 85 %% of the card",
             left / each < 1e6 ? left / each : 1e6);
     const json_t *v = json_object_get(s, "verdict");
-    double grows = number(v, "bytes_per_request");
-    if (grows > 0 && strcmp(text(v, "scope"), "host") != 0)
+    double grows = pl_fig_number(v, "bytes_per_request");
+    if (grows > 0 && strcmp(pl_fig_text(v, "scope"), "host") != 0)
         say(c, FITS, NO, "at this rate it is full after %.0f requests", left / grows);
 }
 
@@ -278,7 +275,7 @@ static void soak(struct check *c) {
     if (c->quick) say(c, FAILING, OK, "not soaked with --quick");
     judge_shapes(c);
     const json_t *v = json_object_get(scenario(c->soak, "identical"), "verdict");
-    if (json_object_get(v, "copies") == NULL && text(v, "word")[0] != '\0')
+    if (json_object_get(v, "copies") == NULL && pl_fig_text(v, "word")[0] != '\0')
         say(c, COPIES, OK, "one process holds a model on the card");
     plan(c);
 }
@@ -313,10 +310,10 @@ static void put_text(const json_t *doc, struct pl_buf *out) {
     size_t i, k;
     struct pl_buf wide;
     pl_buf_init(&wide, 0);
-    pl_buf_addf(&wide, "plimsoll check %.200s, on a stand-in %.60s\n\n", text(doc, "target"),
-                text(doc, "gpu"));
+    pl_buf_addf(&wide, "plimsoll check %.200s, on a stand-in %.60s\n\n", pl_fig_text(doc, "target"),
+                pl_fig_text(doc, "gpu"));
     json_array_foreach(json_object_get(doc, "points"), i, p) {
-        pl_buf_addf(&wide, "%-7s  %zu  %s\n", text(p, "state"), i + 1, text(p, "title"));
+        pl_buf_addf(&wide, "%-7s  %zu  %s\n", pl_fig_text(p, "state"), i + 1, pl_fig_text(p, "title"));
         json_array_foreach(json_object_get(p, "said"), k, line) {
             pl_buf_adds(&wide, "            ");
             for (const char *ch = json_string_value(line); *ch != '\0'; ch++) /* foreign text */
@@ -325,10 +322,10 @@ static void put_text(const json_t *doc, struct pl_buf *out) {
         }
     }
     pl_buf_addf(&wide, "\n%s (%.0f s)\n",
-                strcmp(text(doc, "result"), "ok") == 0   ? "it may ship"
-                : strcmp(text(doc, "result"), "no") == 0 ? "it may not ship as it is"
-                                                         : "not all of it could be judged",
-                number(doc, "seconds"));
+                strcmp(pl_fig_text(doc, "result"), "ok") == 0   ? "it may ship"
+                : strcmp(pl_fig_text(doc, "result"), "no") == 0 ? "it may not ship as it is"
+                                                                : "not all of it could be judged",
+                pl_fig_number(doc, "seconds"));
     pl_soak_fold(pl_buf_text(&wide), out);
     pl_buf_free(&wide);
 }
@@ -344,15 +341,15 @@ static json_t *sections(const json_t *doc) {
         json_array_foreach(json_object_get(p, "said"), k, one)
             pl_buf_addf(&said, "%s%s", k > 0 ? "; " : "", json_string_value(one));
         snprintf(number_text, sizeof number_text, "%zu", i + 1);
-        const char *state = text(p, "state");
+        const char *state = pl_fig_text(p, "state");
         json_array_append_new(
-            rows, json_pack("[s,s,s,s]", number_text, state, text(p, "title"), pl_buf_text(&said)));
+            rows, json_pack("[s,s,s,s]", number_text, state, pl_fig_text(p, "title"), pl_buf_text(&said)));
         pl_buf_free(&said);
     }
     json_array_append_new(list, json_pack("{s:s,s:{s:[s,s,s,s],s:o}}", "head", "The seven points", "table",
                                           "heads", "", "", "point", "what was seen", "rows", rows));
-    snprintf(line, sizeof line, "%.200s, %.30s, on a stand-in %.60s", text(doc, "target"), text(doc, "ts"),
-             text(doc, "gpu"));
+    snprintf(line, sizeof line, "%.200s, %.30s, on a stand-in %.60s", pl_fig_text(doc, "target"),
+             pl_fig_text(doc, "ts"), pl_fig_text(doc, "gpu"));
     json_array_append_new(about, json_string(line));
     const json_t *soak = json_object_get(doc, "soak");
     json_t *more = soak != NULL ? pl_soak_sections(soak) : NULL, *s;
@@ -361,50 +358,34 @@ static json_t *sections(const json_t *doc) {
     return json_pack("{s:s,s:o,s:o}", "title", "plimsoll check", "about", about, "sections", list);
 }
 
-static void xml(struct pl_buf *out, const char *s) {
-    for (; *s != '\0'; s++) {
-        unsigned char ch = (unsigned char)*s;
-        const char *as = ch == '&'   ? "&amp;"
-                         : ch == '<' ? "&lt;"
-                         : ch == '>' ? "&gt;"
-                         : ch == '"' ? "&quot;"
-                         : ch < ' '  ? " "
-                                     : NULL;
-        if (as != NULL)
-            pl_buf_adds(out, as);
-        else
-            pl_buf_add(out, s, 1);
-    }
-}
-
 static void put_junit(const json_t *doc, struct pl_buf *out) {
     const json_t *p, *line;
     size_t i, k, failures = 0, errors = 0;
     json_array_foreach(json_object_get(doc, "points"), i, p) {
-        failures += strcmp(text(p, "state"), "no") == 0;
-        errors += strcmp(text(p, "state"), "unknown") == 0;
+        failures += strcmp(pl_fig_text(p, "state"), "no") == 0;
+        errors += strcmp(pl_fig_text(p, "state"), "unknown") == 0;
     }
     pl_buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"plimsoll check ");
-    xml(out, text(doc, "target"));
+    pl_out_xml(out, pl_fig_text(doc, "target"));
     pl_buf_addf(
         out,
         "\" tests=\"%d\" failures=\"%zu\" errors=\"%zu\" skipped=\"0\" time=\"%.3f\" timestamp=\"%.19s\">\n",
-        POINTS, failures, errors, number(doc, "seconds"), text(doc, "ts"));
+        POINTS, failures, errors, pl_fig_number(doc, "seconds"), pl_fig_text(doc, "ts"));
     json_array_foreach(json_object_get(doc, "points"), i, p) {
-        const char *state = text(p, "state");
+        const char *state = pl_fig_text(p, "state");
         const char *tag = strcmp(state, "no") == 0        ? "failure"
                           : strcmp(state, "unknown") == 0 ? "error"
                                                           : "system-out";
         pl_buf_addf(out, "  <testcase classname=\"plimsoll.check\" name=\"%s\" time=\"0\">\n    <%s",
-                    text(p, "title"), tag);
+                    pl_fig_text(p, "title"), tag);
         if (strcmp(tag, "system-out") != 0) {
             pl_buf_addf(out, " type=\"%s\" message=\"", state);
-            xml(out, json_string_value(json_array_get(json_object_get(p, "said"), 0)));
+            pl_out_xml(out, json_string_value(json_array_get(json_object_get(p, "said"), 0)));
             pl_buf_adds(out, "\"");
         }
         pl_buf_adds(out, ">");
         json_array_foreach(json_object_get(p, "said"), k, line) {
-            xml(out, json_string_value(line));
+            pl_out_xml(out, json_string_value(line));
             pl_buf_adds(out, "\n");
         }
         pl_buf_addf(out, "</%s>\n  </testcase>\n", tag);
@@ -416,30 +397,14 @@ static bool write_all(const struct pl_cli *cli, const json_t *doc, struct pl_err
     const char *junit = pl_args_value(&cli->args, "junit"), *html = pl_args_value(&cli->args, "html");
     struct pl_buf out;
     bool ok = true;
+    pl_out_print(cli, doc, put_text, stdout);
     pl_buf_init(&out, 0);
-    if (cli->args.json) {
-        char *dumped = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        if (dumped != NULL) pl_buf_addf(&out, "%s\n", dumped);
-        free(dumped);
-    } else {
-        put_text(doc, &out);
-    }
-    fwrite(out.data, 1, out.len, stdout);
-    fflush(stdout);
     if (junit != NULL) {
-        out.len = 0;
         put_junit(doc, &out);
-        ok = pl_soak_write(junit, &out, err);
-    }
-    if (ok && html != NULL) {
-        json_t *page = sections(doc);
-        out.len = 0;
-        ok = pl_page_sections(page, &out) ? pl_soak_write(html, &out, err)
-                                          : PL_FAIL(err, PL_E_NOMEM, "no memory for the page");
-        json_decref(page);
+        ok = pl_out_file(junit, &out, err);
     }
     pl_buf_free(&out);
-    return ok;
+    return ok && (html == NULL || pl_out_page(html, sections(doc), err));
 }
 
 int pl_verb_check(struct pl_cli *cli) {

@@ -321,6 +321,20 @@ void pl_client_error(const struct pl_client *c, int status, const struct pl_buf 
     json_decref(doc);
 }
 
+json_t *pl_client_document(struct pl_client *c, const char *target, struct pl_err *err) {
+    struct pl_buf body;
+    int status;
+    json_t *doc = NULL;
+    if (!pl_client_ask(c, "GET", target, NULL, &status, &body, err)) return NULL;
+    if (status == 200)
+        doc = json_loadb(body.data, body.len, 0, NULL);
+    else
+        pl_client_error(c, status, &body, err);
+    if (status == 200 && doc == NULL) PL_FAIL(err, PL_E_SYS, "%s: the answer cannot be read", c->where);
+    pl_buf_free(&body);
+    return doc;
+}
+
 bool pl_client_order(struct pl_client *c, const char *target, const json_t *order, json_t **reply,
                      struct pl_err *err) {
     struct pl_buf body;

@@ -22,7 +22,10 @@ bool pl_client_find(const struct pl_cli *cli, struct pl_client *c, struct pl_err
  * `out`. */
 bool pl_client_ask(struct pl_client *c, const char *method, const char *target, const char *body, int *status,
                    struct pl_buf *out, struct pl_err *err);
-/* The same, the body handed on as it comes, for things that go on. `each` returns false to stop. */
+/* A document that the server has there, for json_decref. NULL with err: it did not answer, or with an error
+ * of its own. */
+json_t *pl_client_document(struct pl_client *c, const char *target, struct pl_err *err);
+/* As pl_client_ask, the body handed on as it comes, for things that go on. `each` returns false to stop. */
 typedef bool pl_client_piece(void *ctx, const char *bytes, size_t len);
 bool pl_client_stream(struct pl_client *c, const char *target, int *status, pl_client_piece *each, void *ctx,
                       struct pl_err *err);

@@ -28,12 +28,10 @@ static bool order(struct pl_cli *cli, struct pl_client *c, const char *service, 
 
 /* Requests that run or wait, in one service or in all. False: the server did not say. */
 static bool count(struct pl_client *c, const char *service, long long *in_flight, struct pl_err *err) {
-    struct pl_buf body;
-    int status;
     size_t i;
     json_t *s;
-    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, err)) return false;
-    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *doc = pl_client_document(c, "/status", err);
+    if (doc == NULL) return false;
     *in_flight = 0;
     json_array_foreach(json_object_get(doc, "services"), i, s) {
         const char *name = json_string_value(json_object_get(s, "name"));
@@ -42,10 +40,8 @@ static bool count(struct pl_client *c, const char *service, long long *in_flight
         *in_flight += json_integer_value(json_object_get(queue, "running")) +
                       json_integer_value(json_object_get(queue, "requests"));
     }
-    bool ok = doc != NULL || PL_FAIL(err, PL_E_SYS, "the server's status cannot be read");
     json_decref(doc);
-    pl_buf_free(&body);
-    return ok;
+    return true;
 }
 
 int pl_verb_drain(struct pl_cli *cli) {

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cli/drydock_report.h"
 #include "cli/drydock_stubs.h"
+#include "cli/out.h"
 #include "cli/verbs.h"
 
 enum { CANNOT_RUN = 126, NOT_FOUND = 127 };
@@ -254,10 +255,7 @@ static bool start(struct dock *d, const char *lag, struct pl_err *err) {
 static bool write_report(const struct dock *d, const struct pl_buf *json, struct pl_err *err) {
     const char *path = flag(d, "report");
     if (path == NULL) return true;
-    PL_AUTO_FILE FILE *f = fopen(path, "we");
-    if (f == NULL || fwrite(json->data, 1, json->len, f) != json->len || fflush(f) != 0)
-        return PL_FAIL_SYS(err, errno, "write the report to %s", path);
-    return true;
+    return pl_out_file(path, json, err) || pl_err_wrap(err, "the report");
 }
 
 static void report(const struct dock *d, int status, double seconds) {

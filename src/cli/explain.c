@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "cli/client.h"
+#include "cli/figures.h"
 #include "cli/snapshot_out.h"
 #include "cli/wait.h"
 
@@ -28,7 +29,6 @@ static const char *text_of(const json_t *o, const char *key) {
 static long long number_of(const json_t *o, const char *key) {
     return (long long)json_integer_value(json_object_get(o, key));
 }
-static double real_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 static void put_bytes(struct pl_buf *out, long long bytes) {
     char text[PL_SNAPSHOT_BYTES_TEXT];
@@ -163,9 +163,9 @@ static void put_report(struct pl_buf *out, const json_t *doc) {
     const json_t *cost = json_object_get(doc, "cost");
     put(out, text_of(doc, "service"));
     pl_buf_addf(out, " worker %lld: looked at in %.1f s (", number_of(doc, "worker"),
-                real_of(cost, "total_ms") / 1000);
+                pl_fig_number(cost, "total_ms") / 1000);
     put(out, text_of(doc, "mode"));
-    pl_buf_addf(out, "), its threads stood still for %.0f ms at most", real_of(cost, "pause_ms"));
+    pl_buf_addf(out, "), its threads stood still for %.0f ms at most", pl_fig_number(cost, "pause_ms"));
     if (number_of(doc, "looks") > 1)
         pl_buf_addf(out, "; %lld requests between the looks", number_of(doc, "requests"));
     pl_buf_adds(out, "\n");

@@ -5,10 +5,20 @@
 
 const char *pl_fig_text(const json_t *o, const char *key) {
     const char *s = json_string_value(json_object_get(o, key));
+    return s != NULL ? s : "";
+}
+
+const char *pl_fig_dash(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
     return s != NULL ? s : "-";
 }
 
 double pl_fig_number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+uint64_t pl_fig_count(const json_t *o, const char *key) {
+    json_int_t n = json_integer_value(json_object_get(o, key));
+    return n > 0 ? (uint64_t)n : 0;
+}
 
 bool pl_fig_has(const json_t *o, const char *key) { return json_object_get(o, key) != NULL; }
 
@@ -38,7 +48,7 @@ const char *pl_fig_budget(const json_t *row, char *out, size_t room) {
     if (json_is_number(gpu))
         snprintf(of, sizeof of, "gpu %.0f", json_number_value(gpu));
     else
-        snprintf(of, sizeof of, "%s", pl_fig_text(row, "gpu"));
+        snprintf(of, sizeof of, "%s", pl_fig_dash(row, "gpu"));
     if (pl_fig_has(row, "fixed_bytes"))
         snprintf(fixed, sizeof fixed, ", %s fixed",
                  pl_fig_size(pl_fig_number(row, "fixed_bytes"), size, sizeof size));

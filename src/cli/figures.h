@@ -1,12 +1,16 @@
-/* cli/figures.h - figures of a /status document in the words that `status` and `top` share. */
+/* cli/figures.h - what stands in a JSON document, and figures of /status in the words that `status` and `top`
+ * share. A key that is not there, or is something else, is none: nobody has to ask first. */
 #ifndef PL_CLI_FIGURES_H
 #define PL_CLI_FIGURES_H
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-const char *pl_fig_text(const json_t *o, const char *key); /* "-": not there. Borrowed. */
+const char *pl_fig_text(const json_t *o, const char *key); /* "": not there. Borrowed. */
+const char *pl_fig_dash(const json_t *o, const char *key); /* "-": not there. Borrowed. */
 double pl_fig_number(const json_t *o, const char *key);    /* 0: not there */
+uint64_t pl_fig_count(const json_t *o, const char *key);   /* 0: not there, or below */
 bool pl_fig_has(const json_t *o, const char *key);
 /* "12s", "3m05s", "2h10m", "1d04h" */
 const char *pl_fig_duration(double seconds, char *out, size_t room);

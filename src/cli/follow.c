@@ -18,10 +18,8 @@ static bool put(void *ctx, const char *bytes, size_t len) {
 
 /* With one service its name may be left out. */
 static bool only_service(struct pl_client *c, char *name, size_t room, struct pl_err *err) {
-    struct pl_buf body;
-    int status;
-    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, err)) return false;
-    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *doc = pl_client_document(c, "/status", err);
+    if (doc == NULL) return false;
     json_t *services = json_object_get(doc, "services");
     const char *first = json_string_value(json_object_get(json_array_get(services, 0), "name"));
     bool ok = json_array_size(services) == 1 && first != NULL;
@@ -30,7 +28,6 @@ static bool only_service(struct pl_client *c, char *name, size_t room, struct pl
     else
         PL_FAIL(err, PL_E_USAGE, "%zu services run: name one", json_array_size(services));
     json_decref(doc);
-    pl_buf_free(&body);
     return ok;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "cli/child.h"
+#include "cli/figures.h"
 #include "cli/paths.h"
 #include "cli/snapshot_out.h"
 #include "cli/verbs.h"
@@ -50,11 +51,6 @@ static bool listed(const char *ids, const char *id) {
     return false;
 }
 
-static const char *text_of(const json_t *o, const char *key) {
-    const char *text = json_string_value(json_object_get(o, key));
-    return text != NULL ? text : "";
-}
-
 static bool wanted(const struct lint *l, const char *rule) {
     if (l->select != NULL && !listed(l->select, rule)) return false;
     return l->ignore == NULL || !listed(l->ignore, rule);
@@ -63,11 +59,11 @@ static bool wanted(const struct lint *l, const char *rule) {
 static void found(struct lint *l, const char *path, const char *rule, json_int_t line, json_int_t col,
                   const char *text, bool silenced) {
     const json_t *about = json_object_get(l->rules, rule);
-    const char *level = text_of(about, "level");
+    const char *level = pl_fig_text(about, "level");
     if (!wanted(l, rule)) return;
     json_t *row = json_pack("{s:s,s:I,s:I,s:s,s:s,s:s,s:s,s:s}", "file", path, "line", line, "col", col,
-                            "rule", rule, "severity", level, "text", text, "title", text_of(about, "title"),
-                            "fix", text_of(about, "fix"));
+                            "rule", rule, "severity", level, "text", text, "title",
+                            pl_fig_text(about, "title"), "fix", pl_fig_text(about, "fix"));
     if (silenced) {
         json_array_append_new(l->silenced, row);
         return;
@@ -81,8 +77,8 @@ static void take_rows(struct lint *l, const char *path, const json_t *rows, bool
     size_t i;
     json_t *row;
     json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
-        found(l, path, text_of(row, "rule"), json_integer_value(json_object_get(row, "line")),
-              json_integer_value(json_object_get(row, "col")), text_of(row, "text"), silenced);
+        found(l, path, pl_fig_text(row, "rule"), json_integer_value(json_object_get(row, "line")),
+              json_integer_value(json_object_get(row, "col")), pl_fig_text(row, "text"), silenced);
     }
 }
 
@@ -110,7 +106,7 @@ static const char *split_place(const char *message, long long *line, long long *
 
 static void judge_bentofile(struct lint *l, const json_t *entry) {
     static struct pl_bento_finding rows[PL_BENTO_FINDINGS];
-    const char *path = text_of(entry, "path");
+    const char *path = pl_fig_text(entry, "path");
     const json_t *facts = json_object_get(entry, "facts"), *ignored = json_object_get(entry, "ignored");
     struct pl_bento_facts known = { .known = json_is_object(facts),
                                     .records_models = json_is_true(json_object_get(facts, "records_models")),
@@ -192,11 +188,11 @@ static void show_rows(struct pl_buf *out, const json_t *rows) {
     size_t i;
     json_t *row;
     json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
-        put(out, text_of(row, "file"));
+        put(out, pl_fig_text(row, "file"));
         pl_buf_addf(out, ":%lld:%lld ", (long long)json_integer_value(json_object_get(row, "line")),
                     (long long)json_integer_value(json_object_get(row, "col")));
-        pl_buf_addf(out, "%s %s ", text_of(row, "rule"), text_of(row, "severity"));
-        put(out, text_of(row, "text"));
+        pl_buf_addf(out, "%s %s ", pl_fig_text(row, "rule"), pl_fig_text(row, "severity"));
+        put(out, pl_fig_text(row, "text"));
         pl_buf_adds(out, "\n");
     }
 }
@@ -222,7 +218,7 @@ static void show(const struct lint *l, struct pl_buf *out) {
     if (silenced > 0) pl_buf_addf(out, ", %zu silenced by comments", silenced);
     pl_buf_adds(out, "\n");
     if (json_array_size(l->findings) > 0) {
-        const char *first = text_of(json_array_get(l->findings, 0), "rule");
+        const char *first = pl_fig_text(json_array_get(l->findings, 0), "rule");
         pl_buf_addf(out, "why, and what to write instead: plimsoll lint --rules --select %s\n", first);
     }
 }
@@ -248,18 +244,19 @@ static int show_rules(struct lint *l, struct pl_err *err) {
     pl_buf_init(&out, 0);
     json_t *kept = json_array();
     json_array_foreach(json_object_get(doc, "rules"), i, row) {
-        if (!wanted(l, text_of(row, "id"))) continue;
+        if (!wanted(l, pl_fig_text(row, "id"))) continue;
         shown++;
         json_array_append(kept, row);
         if (l->select == NULL) {
-            pl_buf_addf(&out, "%s %-7s %s\n", text_of(row, "id"), text_of(row, "level"),
-                        text_of(row, "title"));
+            pl_buf_addf(&out, "%s %-7s %s\n", pl_fig_text(row, "id"), pl_fig_text(row, "level"),
+                        pl_fig_text(row, "title"));
             continue;
         }
-        pl_buf_addf(&out, "%s%s %s: %s\n\n  why  %s\n  fix  %s\n", shown > 1 ? "\n" : "", text_of(row, "id"),
-                    text_of(row, "level"), text_of(row, "title"), text_of(row, "why"), text_of(row, "fix"));
-        show_example(&out, "found in", text_of(row, "bad"));
-        show_example(&out, "not in", text_of(row, "good"));
+        pl_buf_addf(&out, "%s%s %s: %s\n\n  why  %s\n  fix  %s\n", shown > 1 ? "\n" : "",
+                    pl_fig_text(row, "id"), pl_fig_text(row, "level"), pl_fig_text(row, "title"),
+                    pl_fig_text(row, "why"), pl_fig_text(row, "fix"));
+        show_example(&out, "found in", pl_fig_text(row, "bad"));
+        show_example(&out, "not in", pl_fig_text(row, "good"));
     }
     if (l->cli->args.json) {
         json_t *answer = json_pack("{s:i,s:s,s:o}", "v", 1, "kind", "lint_rules", "rules", kept);
@@ -297,18 +294,19 @@ static int answer(struct lint *l, json_t *doc) {
     size_t i, refused = 0, unjudged = 0;
     json_t *entry;
     json_array_foreach(json_object_get(doc, "files"), i, entry) {
-        const char *path = text_of(entry, "path");
+        const char *path = pl_fig_text(entry, "path");
         l->files++;
         take_rows(l, path, json_object_get(entry, "findings"), false);
         take_rows(l, path, json_object_get(entry, "silenced"), true);
-        if (strcmp(text_of(entry, "kind"), "bentofile") == 0) judge_bentofile(l, entry);
+        if (strcmp(pl_fig_text(entry, "kind"), "bentofile") == 0) judge_bentofile(l, entry);
     }
     json_array_foreach(json_object_get(doc, "refused"), i, entry) {
         bool ours = json_is_true(json_object_get(entry, "unjudged"));
         unjudged += ours;
         refused += !ours;
         if (!l->cli->args.json) /* there it is in the document */
-            fprintf(stderr, "plimsoll: %.200s: %.200s\n", text_of(entry, "path"), text_of(entry, "why"));
+            fprintf(stderr, "plimsoll: %.200s: %.200s\n", pl_fig_text(entry, "path"),
+                    pl_fig_text(entry, "why"));
     }
     bool strict = pl_args_has(&l->cli->args, "strict");
     int status = refused > 0                                    ? REFUSED_STATUS

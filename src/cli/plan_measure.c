@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/child.h"
+#include "cli/figures.h"
 #include "cli/paths.h"
 #include "cli/plan_files.h"
 #include "model/num.h"
@@ -17,11 +18,6 @@ enum {
     SAID_BYTES = 65536
 };
 
-static uint64_t bytes_of(const json_t *doc, const char *key) {
-    json_int_t n = json_integer_value(json_object_get(doc, key));
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 static const char *keep(struct pl_arena *arena, const char *text) {
     const char *copy = text != NULL ? pl_arena_strndup(arena, text, strlen(text)) : NULL;
     return copy != NULL ? copy : "";
@@ -32,13 +28,13 @@ static void take(const json_t *doc, struct pl_arena *arena, int status, struct p
     const char *error = json_string_value(json_object_get(doc, "error"));
     if (status == 0 && doc != NULL) {
         *out =
-            (struct pl_measured){ .cells = bytes_of(doc, "cells"),
-                                  .parallel = bytes_of(doc, "parallel"),
-                                  .weights = bytes_of(doc, "weights_bytes"),
-                                  .kv = bytes_of(doc, "kv_bytes"),
-                                  .state = bytes_of(doc, "state_bytes"),
-                                  .compute = bytes_of(doc, "compute_bytes"),
-                                  .output = bytes_of(doc, "output_bytes"),
+            (struct pl_measured){ .cells = pl_fig_count(doc, "cells"),
+                                  .parallel = pl_fig_count(doc, "parallel"),
+                                  .weights = pl_fig_count(doc, "weights_bytes"),
+                                  .kv = pl_fig_count(doc, "kv_bytes"),
+                                  .state = pl_fig_count(doc, "state_bytes"),
+                                  .compute = pl_fig_count(doc, "compute_bytes"),
+                                  .output = pl_fig_count(doc, "output_bytes"),
                                   .version = keep(arena, json_string_value(json_object_get(doc, "llama"))) };
         return;
     }

@@ -13,7 +13,7 @@
 #include "cli/accept.h"
 #include "cli/client.h"
 #include "cli/flight.h"
-#include "cli/page.h"
+#include "cli/out.h"
 #include "cli/paths.h"
 #include "record/record.h"
 
@@ -98,22 +98,12 @@ static void add_query(char target[TARGET_BYTES], const char *key, const char *va
 
 static json_t *from_server(struct pl_cli *cli, struct pl_client *c, const struct pl_flight_wish *w,
                            struct pl_err *err) {
-    struct pl_buf body;
     char target[TARGET_BYTES] = "/report", time[PL_TIME_TEXT];
-    int status;
-    json_t *doc = NULL;
     (void)cli;
     if (w->service != NULL) add_query(target, "service", w->service);
     if (w->from_ms != 0) add_query(target, "from", pl_time_rfc3339(w->from_ms, time));
     if (w->to_ms != 0) add_query(target, "to", pl_time_rfc3339(w->to_ms, time));
-    if (!pl_client_ask(c, "GET", target, NULL, &status, &body, err)) return NULL;
-    if (status == 200)
-        doc = json_loadb(body.data, body.len, 0, NULL);
-    else
-        pl_client_error(c, status, &body, err);
-    if (status == 200 && doc == NULL) PL_FAIL(err, PL_E_SYS, "%s: the answer cannot be read", c->where);
-    pl_buf_free(&body);
-    return doc;
+    return pl_client_document(c, target, err);
 }
 
 static json_t *from_file(const char *place, const struct pl_flight_wish *w, struct pl_err *err) {
@@ -151,38 +141,6 @@ static json_t *read_report(struct pl_cli *cli, const struct pl_flight_wish *w, s
     return NULL;
 }
 
-static bool write_page(const json_t *doc, const char *path, struct pl_err *err) {
-    struct pl_buf out;
-    json_t *sections = pl_report_sections(doc);
-    pl_buf_init(&out, 0);
-    bool ok = pl_page_sections(sections, &out);
-    json_decref(sections);
-    PL_AUTO_FILE FILE *f = ok ? fopen(path, "we") : NULL;
-    if (!ok)
-        PL_FAIL(err, PL_E_NOMEM, "no memory for the page");
-    else if (f == NULL || fwrite(out.data, 1, out.len, f) != out.len || fflush(f) != 0)
-        ok = PL_FAIL_SYS(err, errno, "write %s", path);
-    pl_buf_free(&out);
-    return ok;
-}
-
-static bool print(const struct pl_cli *cli, const json_t *doc) {
-    struct pl_buf out;
-    pl_buf_init(&out, 0);
-    if (cli->args.json) {
-        char *text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        if (text != NULL) pl_buf_addf(&out, "%s\n", text);
-        free(text);
-    } else if (pl_args_has(&cli->args, "would")) {
-        pl_report_would_text(doc, &out);
-    } else {
-        pl_report_text(doc, &out);
-    }
-    bool ok = fwrite(out.data, 1, out.len, stdout) == out.len && fflush(stdout) == 0;
-    pl_buf_free(&out);
-    return ok;
-}
-
 int pl_verb_report(struct pl_cli *cli) {
     struct pl_err err = { 0 };
     struct pl_flight_wish w = { 0 };
@@ -192,9 +150,10 @@ int pl_verb_report(struct pl_cli *cli) {
     if (doc == NULL) return pl_cli_fail(cli, &err);
     bool last = w.from_ms == 0 && w.to_ms == 0 && !pl_args_has(&cli->args, "would");
     bool none = last && json_object_get(doc, "death") == NULL;
-    bool ok = print(cli, doc);
+    bool ok = pl_out_print(cli, doc, pl_args_has(&cli->args, "would") ? pl_report_would_text : pl_report_text,
+                           stdout);
     if (!ok) PL_FAIL_SYS(&err, errno, "write the answer");
-    if (ok && page != NULL) ok = write_page(doc, page, &err);
+    if (ok && page != NULL) ok = pl_out_page(page, pl_report_sections(doc), &err);
     json_decref(doc);
     return !ok ? pl_cli_fail(cli, &err) : none ? 1 : 0;
 }

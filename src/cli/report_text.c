@@ -3,18 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/figures.h"
 #include "cli/report.h"
-
-static const char *text(const json_t *o, const char *key) {
-    return json_string_value(json_object_get(o, key));
-}
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
-static bool has(const json_t *o, const char *key) { return json_object_get(o, key) != NULL; }
 
 /* Foreign text: escaped as in JSON, without the quotes. */
 static void put(struct pl_buf *out, const char *s) {
     struct pl_buf quoted;
-    if (s == NULL) return;
     pl_buf_init(&quoted, 0);
     if (pl_buf_add_json(&quoted, s, strlen(s)) && quoted.len >= 2)
         pl_buf_add(out, quoted.data + 1, quoted.len - 2);
@@ -44,13 +38,13 @@ static const char *millis(double ms, char out[32]) {
 
 /* "chat/1.12": service, worker, generation, as far as they are known. */
 static void who(struct pl_buf *out, const json_t *o) {
-    if (has(o, "service")) put(out, text(o, "service"));
-    if (has(o, "worker")) pl_buf_addf(out, "/%.0f", number(o, "worker"));
-    if (has(o, "generation")) pl_buf_addf(out, ".%.0f", number(o, "generation"));
+    if (pl_fig_has(o, "service")) put(out, pl_fig_text(o, "service"));
+    if (pl_fig_has(o, "worker")) pl_buf_addf(out, "/%.0f", pl_fig_number(o, "worker"));
+    if (pl_fig_has(o, "generation")) pl_buf_addf(out, ".%.0f", pl_fig_number(o, "generation"));
 }
 
 /* Of a day everybody knows: the time alone. */
-static const char *clock_of(const char *ts) { return ts != NULL && strlen(ts) > 11 ? ts + 11 : "-"; }
+static const char *clock_of(const char *ts) { return strlen(ts) > 11 ? ts + 11 : "-"; }
 
 static void death(struct pl_buf *out, const json_t *d) {
     static const struct {
@@ -58,43 +52,43 @@ static void death(struct pl_buf *out, const json_t *d) {
     } kinds[] = { { "instance", "keeper, main and workers together" },
                   { "main", "the gateway process" },
                   { "start", "a start that failed" } };
-    const char *kind = text(d, "kind"), *words = NULL;
-    for (size_t i = 0; kind != NULL && i < sizeof kinds / sizeof *kinds; i++)
+    const char *kind = pl_fig_text(d, "kind"), *words = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kind, kinds[i].kind) == 0) words = kinds[i].words;
-    put(out, text(d, "ts"));
+    put(out, pl_fig_text(d, "ts"));
     pl_buf_adds(out, "  ");
     who(out, d);
-    if (words != NULL) pl_buf_addf(out, "%s%s", has(d, "service") ? ", " : "", words);
+    if (words != NULL) pl_buf_addf(out, "%s%s", pl_fig_has(d, "service") ? ", " : "", words);
     pl_buf_adds(out, ": ");
-    put(out, text(d, "cause"));
-    if (has(d, "id")) pl_buf_addf(out, "  (%s)", text(d, "id"));
+    put(out, pl_fig_text(d, "cause"));
+    if (pl_fig_has(d, "id")) pl_buf_addf(out, "  (%s)", pl_fig_text(d, "id"));
     pl_buf_adds(out, "\n  ");
-    put(out, text(d, "sentence"));
+    put(out, pl_fig_text(d, "sentence"));
     pl_buf_adds(out, "\n");
-    if (has(d, "last_line") && text(d, "last_line")[0] != '\0') {
+    if (pl_fig_text(d, "last_line")[0] != '\0') {
         pl_buf_adds(out, "  its last line: ");
-        put(out, text(d, "last_line"));
+        put(out, pl_fig_text(d, "last_line"));
         pl_buf_adds(out, "\n");
     }
-    if (number(d, "in_handlers") > 0)
-        pl_buf_addf(out, "  requests lost in its handlers: %.0f\n", number(d, "in_handlers"));
+    if (pl_fig_number(d, "in_handlers") > 0)
+        pl_buf_addf(out, "  requests lost in its handlers: %.0f\n", pl_fig_number(d, "in_handlers"));
     static const char *const figures[] = { "allocated_bytes", "reserved_bytes", "device_free_bytes" };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         char b[32];
-        if (has(d, figures[i]))
+        if (pl_fig_has(d, figures[i]))
             pl_buf_addf(out, "  %.*s %s\n", (int)strlen(figures[i]) - 6, figures[i],
-                        bytes(number(d, figures[i]), b));
+                        bytes(pl_fig_number(d, figures[i]), b));
     }
 }
 
 static void event(struct pl_buf *out, const json_t *e) {
     static const char *const said[] = { "ts",      "level",  "event",      "instance",
                                         "service", "worker", "generation", "death" };
-    const char *key, *level = text(e, "level");
+    const char *key, *level = pl_fig_text(e, "level");
     json_t *value;
-    pl_buf_addf(out, "  %.12s %-5s ", clock_of(text(e, "ts")), level != NULL ? level : "");
-    put(out, text(e, "event"));
-    if (has(e, "service")) {
+    pl_buf_addf(out, "  %.12s %-5s ", clock_of(pl_fig_text(e, "ts")), level);
+    put(out, pl_fig_text(e, "event"));
+    if (pl_fig_has(e, "service")) {
         pl_buf_adds(out, " ");
         who(out, e);
     }
@@ -122,34 +116,34 @@ static void requests(struct pl_buf *out, const json_t *n) {
     json_t *value;
     bool first = true;
     pl_buf_adds(out, "  ");
-    put(out, text(n, "service"));
-    pl_buf_addf(out, ": %.0f answered (", number(n, "requests"));
+    put(out, pl_fig_text(n, "service"));
+    pl_buf_addf(out, ": %.0f answered (", pl_fig_number(n, "requests"));
     json_object_foreach(json_object_get(n, "outcomes"), key, value) {
         pl_buf_addf(out, "%s%" JSON_INTEGER_FORMAT " ", first ? "" : ", ", json_integer_value(value));
         put(out, key);
         first = false;
     }
     pl_buf_adds(out, ")");
-    if (has(n, "median_ms"))
-        pl_buf_addf(out, ", median %s, 95 %% within %s, longest %s", millis(number(n, "median_ms"), a),
-                    millis(number(n, "p95_ms"), b), millis(number(n, "longest_ms"), c));
-    if (number(n, "recorded") < number(n, "requests"))
-        pl_buf_addf(out, "; %.0f of them have a row", number(n, "recorded"));
+    if (pl_fig_has(n, "median_ms"))
+        pl_buf_addf(out, ", median %s, 95 %% within %s, longest %s", millis(pl_fig_number(n, "median_ms"), a),
+                    millis(pl_fig_number(n, "p95_ms"), b), millis(pl_fig_number(n, "longest_ms"), c));
+    if (pl_fig_number(n, "recorded") < pl_fig_number(n, "requests"))
+        pl_buf_addf(out, "; %.0f of them have a row", pl_fig_number(n, "recorded"));
     pl_buf_adds(out, "\n");
 }
 
 static void running(struct pl_buf *out, const json_t *r) {
     char a[32];
-    const char *outcome = text(r, "outcome");
-    pl_buf_addf(out, "  %s  ", text(r, "id"));
-    put(out, text(r, "method"));
+    const char *outcome = pl_fig_text(r, "outcome");
+    pl_buf_addf(out, "  %s  ", pl_fig_text(r, "id"));
+    put(out, pl_fig_text(r, "method"));
     pl_buf_adds(out, " ");
-    put(out, text(r, "route"));
+    put(out, pl_fig_text(r, "route"));
     pl_buf_adds(out, "  ");
     who(out, r);
-    pl_buf_addf(out, "  for %s, %.0f bytes in", millis(number(r, "running_ms"), a),
-                number(r, "request_bytes"));
-    pl_buf_addf(out, ", %s\n", outcome == NULL ? "no end known" : outcome);
+    pl_buf_addf(out, "  for %s, %.0f bytes in", millis(pl_fig_number(r, "running_ms"), a),
+                pl_fig_number(r, "request_bytes"));
+    pl_buf_addf(out, ", %s\n", outcome[0] == '\0' ? "no end known" : outcome);
 }
 
 static void memory(struct pl_buf *out, const json_t *m) {
@@ -160,29 +154,31 @@ static void memory(struct pl_buf *out, const json_t *m) {
     double first = json_number_value(json_array_get(json_array_get(points, 0), 1)),
            last = json_number_value(json_array_get(json_array_get(points, n - 1), 1));
     pl_buf_adds(out, "  ");
-    put(out, text(m, "scope"));
-    if (has(m, "service")) pl_buf_adds(out, " ");
+    put(out, pl_fig_text(m, "scope"));
+    if (pl_fig_has(m, "service")) pl_buf_adds(out, " ");
     who(out, m);
-    pl_buf_addf(out, ": %s %s -> %s, peak %s", text(m, "what"), bytes(first, a), bytes(last, b),
-                bytes(number(m, "peak_bytes"), c));
-    if (has(m, "limit_bytes")) pl_buf_addf(out, " of %s", bytes(number(m, "limit_bytes"), a));
+    pl_buf_addf(out, ": %s %s -> %s, peak %s", pl_fig_text(m, "what"), bytes(first, a), bytes(last, b),
+                bytes(pl_fig_number(m, "peak_bytes"), c));
+    if (pl_fig_has(m, "limit_bytes")) pl_buf_addf(out, " of %s", bytes(pl_fig_number(m, "limit_bytes"), a));
     pl_buf_addf(out, " (%zu samples)\n", n);
 }
 
 static void verdict(struct pl_buf *out, const json_t *v) {
     char a[32];
-    double each = number(v, "bytes_per_request");
-    pl_buf_addf(out, "  %.12s ", clock_of(text(v, "ts")));
+    double each = pl_fig_number(v, "bytes_per_request");
+    pl_buf_addf(out, "  %.12s ", clock_of(pl_fig_text(v, "ts")));
     who(out, v);
     pl_buf_adds(out, " ");
-    put(out, text(v, "scope"));
+    put(out, pl_fig_text(v, "scope"));
     pl_buf_adds(out, ": ");
-    put(out, text(v, "verdict"));
-    if (has(v, "bytes_per_request")) pl_buf_addf(out, ", %s a request", bytes(each < 0 ? -each : each, a));
-    if (has(v, "forecast_s")) pl_buf_addf(out, ", full in %s", millis(number(v, "forecast_s") * 1000, a));
-    if (has(v, "holder")) {
+    put(out, pl_fig_text(v, "verdict"));
+    if (pl_fig_has(v, "bytes_per_request"))
+        pl_buf_addf(out, ", %s a request", bytes(each < 0 ? -each : each, a));
+    if (pl_fig_has(v, "forecast_s"))
+        pl_buf_addf(out, ", full in %s", millis(pl_fig_number(v, "forecast_s") * 1000, a));
+    if (pl_fig_has(v, "holder")) {
         pl_buf_adds(out, ", held by ");
-        put(out, text(v, "holder"));
+        put(out, pl_fig_text(v, "holder"));
     }
     pl_buf_adds(out, "\n");
 }
@@ -198,11 +194,11 @@ static void section(struct pl_buf *out, const char *head, const json_t *list,
 
 static void would(struct pl_buf *out, const json_t *w) {
     pl_buf_adds(out, "  ");
-    put(out, text(w, "service"));
-    pl_buf_addf(out, ": would %s (", text(w, "action"));
-    put(out, text(w, "reason"));
-    pl_buf_addf(out, "), mode %s: %.0f times, first %s, last %s\n", text(w, "mode"), number(w, "times"),
-                text(w, "first"), text(w, "last"));
+    put(out, pl_fig_text(w, "service"));
+    pl_buf_addf(out, ": would %s (", pl_fig_text(w, "action"));
+    put(out, pl_fig_text(w, "reason"));
+    pl_buf_addf(out, "), mode %s: %.0f times, first %s, last %s\n", pl_fig_text(w, "mode"),
+                pl_fig_number(w, "times"), pl_fig_text(w, "first"), pl_fig_text(w, "last"));
 }
 
 void pl_report_would_text(const json_t *doc, struct pl_buf *out) {
@@ -219,9 +215,9 @@ void pl_report_text(const json_t *doc, struct pl_buf *out) {
     size_t i;
     json_t *o;
     pl_buf_adds(out, "record ");
-    put(out, text(record, "file"));
-    pl_buf_addf(out, ", %s to %s\n\n", has(record, "from") ? text(record, "from") : "-",
-                has(record, "to") ? text(record, "to") : "-");
+    put(out, pl_fig_text(record, "file"));
+    pl_buf_addf(out, ", %s to %s\n\n", pl_fig_has(record, "from") ? pl_fig_text(record, "from") : "-",
+                pl_fig_has(record, "to") ? pl_fig_text(record, "to") : "-");
     if (d == NULL) pl_buf_adds(out, "no death is recorded\n");
     if (d != NULL) death(out, d);
     json_array_foreach(json_object_get(doc, "deaths"), i, o) {
@@ -229,8 +225,8 @@ void pl_report_text(const json_t *doc, struct pl_buf *out) {
         pl_buf_adds(out, i == 1 ? "\nbefore it\n" : "");
         death(out, o);
     }
-    snprintf(head, sizeof head, "what happened from %.12s to %.12s", clock_of(text(doc, "from")),
-             clock_of(text(doc, "to")));
+    snprintf(head, sizeof head, "what happened from %.12s to %.12s", clock_of(pl_fig_text(doc, "from")),
+             clock_of(pl_fig_text(doc, "to")));
     section(out, head, json_object_get(doc, "story"), event);
     section(out, "requests", json_object_get(doc, "numbers"), requests);
     section(out, "requests in flight then", json_object_get(doc, "in_flight"), running);

@@ -59,18 +59,16 @@ static int restart_one(struct pl_cli *cli, struct pl_client *c, const char *serv
 
 static int restart_all(struct pl_cli *cli, struct pl_client *c) {
     struct pl_err err = { 0 };
-    struct pl_buf body;
-    int status, worst = 0;
+    int worst = 0;
     size_t i;
     json_t *s;
-    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, &err)) return pl_cli_fail(cli, &err);
-    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *doc = pl_client_document(c, "/status", &err);
+    if (doc == NULL) return pl_cli_fail(cli, &err);
     json_array_foreach(json_object_get(doc, "services"), i, s) {
         int one = restart_one(cli, c, json_string_value(json_object_get(s, "name")));
         if (one > worst) worst = one;
     }
     json_decref(doc);
-    pl_buf_free(&body);
     return worst;
 }
 

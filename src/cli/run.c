@@ -21,6 +21,7 @@
 #include "cli/bound.h"
 #include "cli/door.h"
 #include "cli/dry_run.h"
+#include "cli/fence.h"
 #include "cli/helm.h"
 #include "cli/keeps.h"
 #include "cli/listening.h"
@@ -477,6 +478,22 @@ static void tell_start(void) {
     if (run.welcome.crashes >= 2) pl_log(run.app.log, PL_ERROR, "main.plain_mode");
 }
 
+/* After what needs rights, before what strangers can reach. A main that has died twice may have died of this:
+ * it goes on without refusals, and what it is not supposed to do is logged. */
+static void put_up_fence(void) {
+    struct pl_err err;
+    bool plain = run.welcome.crashes >= 2;
+    enum pl_cfg_main_fence asked = run.app.config->main_fence;
+    if (asked == PL_CFG_MAIN_FENCE_OFF) return;
+    bool logs = plain || asked == PL_CFG_MAIN_FENCE_LOG;
+    bool up = pl_fence_up(logs ? PL_FENCE_LOG : PL_FENCE_ON, &err);
+    if (!up || logs)
+        pl_log(run.app.log, PL_WARN, "main.fence", F_STR("state", up ? "log" : "off"),
+               F_STR("reason", !up     ? err.msg
+                               : plain ? "main has crashed twice"
+                                       : "main.fence: log"));
+}
+
 static void start_heart(void) {
     uint64_t every =
         run.welcome.hang_ms >= 2000 || run.welcome.hang_ms == 0 ? HEART_MS : run.welcome.hang_ms / 10;
@@ -561,6 +578,7 @@ static bool start(struct pl_err *err) {
     hooks.described = on_described;
     if (!pl_crew_start(run.crew, &hooks, &run.held, err)) return false;
     open_board();
+    put_up_fence();
     pl_crew_other_main(run.crew, run.other_main != 0);
     const struct pl_listening_options listening = {
         .gateway = run.gateway, .admin = run.admin, .crew = run.crew, .run_dir = run.run_dir, .hold = hold

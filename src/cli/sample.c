@@ -23,12 +23,10 @@ struct place {
 
 /* The service (the only one, if none was named) and the folder of its samples. */
 static bool find_place(struct pl_client *c, const char *named, struct place *p, struct pl_err *err) {
-    struct pl_buf body;
-    int status;
     size_t i;
     json_t *s;
-    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, err)) return false;
-    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *doc = pl_client_document(c, "/status", err);
+    if (doc == NULL) return false;
     json_t *services = json_object_get(doc, "services");
     const char *state = json_string_value(json_object_get(doc, "state_dir"));
     const char *found = NULL;
@@ -48,7 +46,6 @@ static bool find_place(struct pl_client *c, const char *named, struct place *p, 
         snprintf(p->folder, sizeof p->folder, "%s/samples/%s", state, found);
     }
     json_decref(doc);
-    pl_buf_free(&body);
     return ok;
 }
 

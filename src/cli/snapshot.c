@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/out.h"
 #include "cli/snapshot_out.h"
 #include "cli/verbs.h"
 #include "config/value.h"
@@ -102,18 +103,6 @@ static bool read_log(const char *path, struct pl_oom *out, struct pl_err *err) {
     PL_FAIL(err, PL_E_CONFIG, "%s: no message of PyTorch with the capacity in it", path);
     return pl_err_hint(
         err, "it begins with 'CUDA out of memory. Tried to allocate'; or give --capacity and --other");
-}
-
-static bool write_file(const char *path, const struct pl_buf *text, struct pl_err *err) {
-    FILE *f = fopen(path, "we");
-    if (f == NULL) return PL_FAIL_SYS(err, errno, "open %s", path);
-    bool ok = fwrite(text->data, 1, text->len, f) == text->len;
-    int saved = errno;
-    if (fclose(f) != 0 && ok) {
-        ok = false;
-        saved = errno;
-    }
-    return ok || PL_FAIL_SYS(err, saved, "write %s", path);
 }
 
 /* ---- flags ---- */
@@ -216,7 +205,7 @@ static bool write_form(struct look *l, const char *flag,
     if (path == NULL) return true;
     pl_buf_init(&text, 0);
     bool ok = (write(&l->doc, &text) || PL_FAIL(err, PL_E_NOMEM, "no memory for %s", path)) &&
-              write_file(path, &text, err);
+              pl_out_file(path, &text, err);
     pl_buf_free(&text);
     return ok;
 }

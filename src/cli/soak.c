@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cli/page.h"
+#include "cli/out.h"
 
 enum { BODY_BYTES = 64 << 20, REQUESTS = 2000, SHORTEST = 1, LONGEST = 10000000, WITH_MOST = 16 };
 
@@ -212,13 +212,6 @@ int pl_soak_exit(const json_t *doc) {
 
 /* --- what is written */
 
-bool pl_soak_write(const char *path, const struct pl_buf *out, struct pl_err *err) {
-    PL_AUTO_FILE FILE *f = fopen(path, "we");
-    if (f == NULL || fwrite(out->data, 1, out->len, f) != out->len || fflush(f) != 0)
-        return PL_FAIL_SYS(err, errno, "write %s", path);
-    return true;
-}
-
 static bool write_files(const struct pl_cli *cli, const json_t *doc, struct pl_err *err) {
     const char *junit = pl_args_value(&cli->args, "junit"), *html = pl_args_value(&cli->args, "html");
     struct pl_buf out;
@@ -226,33 +219,10 @@ static bool write_files(const struct pl_cli *cli, const json_t *doc, struct pl_e
     pl_buf_init(&out, 0);
     if (junit != NULL) {
         pl_soak_junit(doc, &out);
-        ok = pl_soak_write(junit, &out, err);
-    }
-    if (ok && html != NULL) {
-        json_t *sections = pl_soak_sections(doc);
-        out.len = 0;
-        ok = pl_page_sections(sections, &out) ? pl_soak_write(html, &out, err)
-                                              : PL_FAIL(err, PL_E_NOMEM, "no memory for the page");
-        json_decref(sections);
+        ok = pl_out_file(junit, &out, err);
     }
     pl_buf_free(&out);
-    return ok;
-}
-
-static void print(const struct pl_cli *cli, const json_t *doc,
-                  void (*as_text)(const json_t *, struct pl_buf *), FILE *to) {
-    struct pl_buf out;
-    pl_buf_init(&out, 0);
-    if (cli->args.json) {
-        char *text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        if (text != NULL) pl_buf_addf(&out, "%s\n", text);
-        free(text);
-    } else {
-        as_text(doc, &out);
-    }
-    fwrite(out.data, 1, out.len, to);
-    fflush(to);
-    pl_buf_free(&out);
+    return ok && (html == NULL || pl_out_page(html, pl_soak_sections(doc), err));
 }
 
 static void on_signal(int sig) { pl_soak_signal = sig; }
@@ -311,7 +281,7 @@ static int compare(struct pl_cli *cli, struct pl_soak_wish *w, const char *const
     if (second != NULL) doc = pl_soak_compare(first, second);
     int status = -1;
     if (doc != NULL) {
-        print(cli, doc, pl_soak_compare_text, stdout);
+        pl_out_print(cli, doc, pl_soak_compare_text, stdout);
         int one = pl_soak_exit(first), two = pl_soak_exit(second);
         bool worse = json_is_true(json_object_get(doc, "worse"));
         status = worse || two == 1 ? 1 : one == 4 || two == 4 ? 4 : 0;
@@ -330,10 +300,10 @@ static int run_one(struct pl_cli *cli, struct pl_soak_wish *w, struct pl_err *er
     json_t *doc = pl_soak_run(w, err);
     if (doc == NULL) return -1;
     if (tune && !cli->args.json) {
-        print(cli, doc, pl_soak_text, stderr);
-        print(cli, doc, pl_soak_tune, stdout);
+        pl_out_print(cli, doc, pl_soak_text, stderr);
+        pl_out_print(cli, doc, pl_soak_tune, stdout);
     } else {
-        print(cli, doc, pl_soak_text, stdout);
+        pl_out_print(cli, doc, pl_soak_text, stdout);
     }
     int status = pl_soak_exit(doc);
     if (!write_files(cli, doc, err)) status = -1;

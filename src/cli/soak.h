@@ -5,10 +5,10 @@
  * soak_load.c       the requests, on a loop of its own
  * soak_bodies.c     what else could be sent: longer, more, wrong (pure)
  * soak_books.c      a worker's rows into room `ledger`, which judges: the same rule as the server's own
- * soak_scenarios.c  what each scenario sends, and when it has seen enough
- * soak_tune.c       the knee, as YAML
- * soak_compare.c    two runs side by side
- * soak_show.c       a run as text and JUnit; soak_html.c as a page
+ * soak_scenarios.c  what each scenario sends, and when it has seen enough; soak_holder.c: who holds the
+ * memory, soak_document.c: what came of it (soak_scene.h is what the three share) soak_tune.c       the knee,
+ * as YAML soak_compare.c    two runs side by side soak_show.c       a run as text and JUnit; soak_html.c as a
+ * page
  *
  * A run is one JSON document (docs/soak.md); everything shown is made from it. */
 #ifndef PL_CLI_SOAK_H
@@ -192,7 +192,6 @@ json_t *pl_soak_run(const struct pl_soak_wish *w, struct pl_err *err);
 /* For verbs that run one: signals end it in order, and afterwards the verb by the same signal. */
 void pl_soak_watch_signals(void);
 int pl_soak_leave(int status);
-bool pl_soak_write(const char *path, const struct pl_buf *out, struct pl_err *err);
 /* 0 clean, 1 leak or failure, 4 could not judge. */
 int pl_soak_exit(const json_t *doc);
 json_t *pl_soak_scenario(const struct pl_soak_wish *w, struct pl_soak_place *p, enum pl_scenario s,

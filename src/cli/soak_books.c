@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/figures.h"
 #include "cli/soak.h"
 #include "plimsoll/shm.h"
 #include "sample/proc.h"
@@ -12,11 +13,6 @@
 enum { N, ID, TAG, OUTCOME, STATUS, FLAGS, BATCH, DEVICE, TOOK, BEFORE, ALLOCATED, RESERVED, PEAK, HOST };
 
 static uint64_t now_ms(void) { return pl_now_us() / 1000; }
-
-static uint64_t number(const json_t *o, const char *key) {
-    json_int_t v = json_integer_value(json_object_get(o, key));
-    return v > 0 ? (uint64_t)v : 0;
-}
 
 /* --- the curve */
 
@@ -98,19 +94,19 @@ static void take_sample(struct pl_soak_books *b, struct pl_soak_worker *w, const
     struct pl_ledger_sample s = { .at_ms = now_ms() - b->from_ms };
     const json_t *gpus = json_object_get(o, "gpus"), *g;
     size_t i;
-    s.host_bytes = number(o, "host_bytes");
-    s.host_max = number(o, "host_max_bytes");
-    s.holders = (uint32_t)number(o, "holders");
-    s.holders_ok = (uint32_t)number(o, "holders_ok");
+    s.host_bytes = pl_fig_count(o, "host_bytes");
+    s.host_max = pl_fig_count(o, "host_max_bytes");
+    s.holders = (uint32_t)pl_fig_count(o, "holders");
+    s.holders_ok = (uint32_t)pl_fig_count(o, "holders_ok");
     json_array_foreach(gpus, i, g) {
-        uint64_t d = number(g, "device");
+        uint64_t d = pl_fig_count(g, "device");
         if (d >= PL_LEDGER_GPUS) continue;
-        s.gpu[d].total = number(g, "total_bytes");
-        s.gpu[d].used = number(g, "used_bytes");
-        s.gpu[d].process = number(g, "process_bytes");
-        s.gpu[d].inactive_split = number(g, "inactive_split_bytes");
-        s.gpu[d].retries = number(g, "retries");
-        s.gpu[d].ooms = number(g, "ooms");
+        s.gpu[d].total = pl_fig_count(g, "total_bytes");
+        s.gpu[d].used = pl_fig_count(g, "used_bytes");
+        s.gpu[d].process = pl_fig_count(g, "process_bytes");
+        s.gpu[d].inactive_split = pl_fig_count(g, "inactive_split_bytes");
+        s.gpu[d].retries = pl_fig_count(g, "retries");
+        s.gpu[d].ooms = pl_fig_count(g, "ooms");
         if (d == 0 && s.gpu[d].total > 0) b->total_bytes = s.gpu[d].total;
         if (d == 0 && s.gpu[d].process > b->now.reserved && b->now.reserved > 0)
             b->outside_bytes = s.gpu[d].process - b->now.reserved;
@@ -135,7 +131,7 @@ void pl_soak_books_again(struct pl_soak_books *b) {
 
 /* A worker that was replaced or died begins anew. */
 static void same_generation(struct pl_soak_books *b, struct pl_soak_worker *w, const json_t *doc) {
-    uint32_t generation = (uint32_t)number(doc, "generation");
+    uint32_t generation = (uint32_t)pl_fig_count(doc, "generation");
     if (w->generation == generation) return;
     if (w->generation != 0) {
         b->gone++;
@@ -175,10 +171,10 @@ static bool read_worker(struct pl_soak_books *b, struct pl_soak_worker *w, struc
         }
         if (w == b->worker[0]) learn_names(b, doc);
         json_array_foreach(json_object_get(doc, "rows"), i, row) take_row(b, w, row);
-        uint64_t lost = number(doc, "lost");
+        uint64_t lost = pl_fig_count(doc, "lost");
         b->lost += lost;
         pl_ledger_lost(&w->ledger, lost);
-        w->next = number(doc, "next");
+        w->next = pl_fig_count(doc, "next");
         more = json_is_true(json_object_get(doc, "more"));
         if (!more) take_sample(b, w, json_object_get(doc, "sample"));
         json_decref(doc);
@@ -259,8 +255,8 @@ static bool add_worker(struct pl_soak_books *b, uint32_t slot, struct pl_err *er
     if (!b->place->has_admin) return true;
     json_t *doc = ask_rows(b, w, true, err);
     if (doc == NULL) return false;
-    w->generation = (uint32_t)number(doc, "generation");
-    w->next = number(doc, "next");
+    w->generation = (uint32_t)pl_fig_count(doc, "generation");
+    w->next = pl_fig_count(doc, "next");
     json_decref(doc);
     return true;
 }
@@ -279,7 +275,7 @@ bool pl_soak_books_open(struct pl_soak_books *b, struct pl_soak_place *p, bool s
     json_array_foreach(json_object_get(status, "workers"), i, w) {
         const char *state = json_string_value(json_object_get(w, "state"));
         if (!ok || b->count == PL_SOAK_WORKERS || state == NULL || strcmp(state, "ready") != 0) continue;
-        ok = add_worker(b, (uint32_t)number(w, "worker"), err);
+        ok = add_worker(b, (uint32_t)pl_fig_count(w, "worker"), err);
     }
     json_decref(status);
     if (ok && b->count == 0) ok = PL_FAIL(err, PL_E_SYS, "%s has no worker that is ready", p->service);

@@ -4,22 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/figures.h"
 #include "cli/soak.h"
 
 #define RISE  1.1
 #define NOISE (8.0 * 1024 * 1024)
 
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
-
 static const json_t *same_scenario(const json_t *doc, const json_t *of) {
     const json_t *s;
     size_t i;
     json_array_foreach(json_object_get(doc, "scenarios"), i,
-                       s) if (strcmp(text(s, "scenario"), text(of, "scenario")) == 0) return s;
+                       s) if (strcmp(pl_fig_text(s, "scenario"), pl_fig_text(of, "scenario")) == 0) return s;
     return NULL;
 }
 
@@ -40,22 +35,23 @@ static const struct figure figures[] = {
 static json_t *compare_one(const json_t *a, const json_t *b, bool *worse) {
     const json_t *va = json_object_get(a, "verdict"), *vb = json_object_get(b, "verdict");
     bool bad = json_is_true(json_object_get(vb, "bad")) && !json_is_true(json_object_get(va, "bad"));
-    bool failed = strcmp(text(b, "result"), "failed") == 0 && strcmp(text(a, "result"), "failed") != 0;
+    bool failed =
+        strcmp(pl_fig_text(b, "result"), "failed") == 0 && strcmp(pl_fig_text(a, "result"), "failed") != 0;
     json_t *rows = json_array();
     if (bad || failed) *worse = true;
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         const struct figure *f = &figures[i];
         const json_t *oa = f->of_verdict ? va : a, *ob = f->of_verdict ? vb : b;
-        double x = number(oa, f->key), y = number(ob, f->key);
+        double x = pl_fig_number(oa, f->key), y = pl_fig_number(ob, f->key);
         if (x <= 0 && y <= 0) continue;
         bool rose = f->decides && y > RISE * x && y - x > f->noise;
         if (rose) *worse = true;
         json_array_append_new(rows, json_pack("{s:s,s:s,s:f,s:f,s:b}", "figure", f->name, "unit", f->unit,
                                               "a", x, "b", y, "worse", rose));
     }
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "scenario", text(b, "scenario"), "a", text(va, "word"), "b",
-                     text(vb, "word"), "result_a", text(a, "result"), "result_b", text(b, "result"),
-                     "figures", rows);
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "scenario", pl_fig_text(b, "scenario"), "a",
+                     pl_fig_text(va, "word"), "b", pl_fig_text(vb, "word"), "result_a",
+                     pl_fig_text(a, "result"), "result_b", pl_fig_text(b, "result"), "figures", rows);
 }
 
 json_t *pl_soak_compare(const json_t *a, const json_t *b) {
@@ -73,14 +69,14 @@ json_t *pl_soak_compare(const json_t *a, const json_t *b) {
 static void name_of(const json_t *side, struct pl_buf *out) {
     const json_t *w;
     size_t i;
-    pl_buf_addf(out, "%.200s", text(side, "target"));
+    pl_buf_addf(out, "%.200s", pl_fig_text(side, "target"));
     json_array_foreach(json_object_get(side, "with"), i, w)
         pl_buf_addf(out, " with %.120s", json_string_value(w));
 }
 
 static void value(char out[24], const json_t *f, const char *key) {
-    double v = number(f, key);
-    if (strcmp(text(f, "unit"), "bytes") == 0)
+    double v = pl_fig_number(f, key);
+    if (strcmp(pl_fig_text(f, "unit"), "bytes") == 0)
         pl_soak_bytes(out, v);
     else
         snprintf(out, 24, "%.1f", v);
@@ -95,14 +91,15 @@ void pl_soak_compare_text(const json_t *doc, struct pl_buf *out) {
     name_of(json_object_get(doc, "b"), out);
     pl_buf_adds(out, "\n");
     json_array_foreach(json_object_get(doc, "scenarios"), i, s) {
-        pl_buf_addf(out, "\n%-22s %14s %14s %9s\n%-22s %14s %14s\n", text(s, "scenario"), "A", "B", "B / A",
-                    "verdict", text(s, "a"), text(s, "b"));
+        pl_buf_addf(out, "\n%-22s %14s %14s %9s\n%-22s %14s %14s\n", pl_fig_text(s, "scenario"), "A", "B",
+                    "B / A", "verdict", pl_fig_text(s, "a"), pl_fig_text(s, "b"));
         json_array_foreach(json_object_get(s, "figures"), k, f) {
             char a[24], b[24], ratio[24] = "";
             value(a, f, "a");
             value(b, f, "b");
-            if (number(f, "a") > 0) snprintf(ratio, sizeof ratio, "%.2f", number(f, "b") / number(f, "a"));
-            pl_buf_addf(out, "%-22s %14s %14s %9s%s\n", text(f, "figure"), a, b, ratio,
+            if (pl_fig_number(f, "a") > 0)
+                snprintf(ratio, sizeof ratio, "%.2f", pl_fig_number(f, "b") / pl_fig_number(f, "a"));
+            pl_buf_addf(out, "%-22s %14s %14s %9s%s\n", pl_fig_text(f, "figure"), a, b, ratio,
                         json_is_true(json_object_get(f, "worse")) ? "  worse" : "");
         }
     }

@@ -2,17 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/figures.h"
 #include "cli/soak.h"
-
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 static json_t *bytes(const json_t *o, const char *key) {
     char out[24] = "-";
-    if (json_object_get(o, key) != NULL) pl_soak_bytes(out, number(o, key));
+    if (json_object_get(o, key) != NULL) pl_soak_bytes(out, pl_fig_number(o, key));
     return json_string(out);
 }
 
@@ -37,12 +32,12 @@ static void add_table(json_t *sections, const json_t *doc) {
     size_t i;
     json_array_foreach(json_object_get(doc, "scenarios"), i, s) {
         const json_t *v = json_object_get(s, "verdict");
-        bool batch = strcmp(text(s, "scenario"), "batch") == 0;
-        json_array_append_new(rows,
-                              json_pack("[s,s,s,o,o,o,o,o,s]", text(s, "scenario"), text(s, "result"),
-                                        batch ? "-" : text(v, "word"), plain("0", number(s, "requests")),
-                                        bytes(v, "bytes_per_request"), bytes(s, "device_bytes"),
-                                        bytes(s, "peak_bytes"), bytes(s, "host_bytes"), text(s, "holder")));
+        bool batch = strcmp(pl_fig_text(s, "scenario"), "batch") == 0;
+        json_array_append_new(
+            rows, json_pack("[s,s,s,o,o,o,o,o,s]", pl_fig_text(s, "scenario"), pl_fig_text(s, "result"),
+                            batch ? "-" : pl_fig_text(v, "word"), plain("0", pl_fig_number(s, "requests")),
+                            bytes(v, "bytes_per_request"), bytes(s, "device_bytes"), bytes(s, "peak_bytes"),
+                            bytes(s, "host_bytes"), pl_fig_text(s, "holder")));
     }
     json_object_set_new(section(sections, "Verdicts"), "table",
                         json_pack("{s:[s,s,s,s,s,s,s,s,s],s:[i,i,i,i,i],s:o}", "heads", "scenario", "result",
@@ -85,25 +80,26 @@ static void add_words(json_t *lines, const json_t *s) {
     char line[600] = "", a[24], low[24], high[24];
     size_t i;
     if (b != NULL) {
-        pl_soak_bytes(a, number(b, "peak_bytes"));
-        pl_soak_bytes(low, number(b, "budget_bytes"));
+        pl_soak_bytes(a, pl_fig_number(b, "peak_bytes"));
+        pl_soak_bytes(low, pl_fig_number(b, "budget_bytes"));
         snprintf(line, sizeof line,
                  "Largest batch: %.0f (%.60s), peak %s of a budget of %s; limited by the %.20s.",
-                 number(b, "largest"), text(b, "field"), a, low, text(b, "limited_by"));
-    } else if (strcmp(text(s, "scenario"), "batch") != 0) {
-        snprintf(line, sizeof line, "%.40s: %.200s.", text(v, "word"), text(v, "text"));
+                 pl_fig_number(b, "largest"), pl_fig_text(b, "field"), a, low, pl_fig_text(b, "limited_by"));
+    } else if (strcmp(pl_fig_text(s, "scenario"), "batch") != 0) {
+        snprintf(line, sizeof line, "%.40s: %.200s.", pl_fig_text(v, "word"), pl_fig_text(v, "text"));
     }
     if (line[0] != '\0') json_array_append_new(lines, json_string(line));
     if (json_object_get(v, "bytes_per_request") != NULL) {
-        pl_soak_bytes(a, number(v, "bytes_per_request"));
-        pl_soak_bytes(low, number(v, "low"));
-        pl_soak_bytes(high, number(v, "high"));
+        pl_soak_bytes(a, pl_fig_number(v, "bytes_per_request"));
+        pl_soak_bytes(low, pl_fig_number(v, "low"));
+        pl_soak_bytes(high, pl_fig_number(v, "high"));
         snprintf(line, sizeof line, "%s a request (%s to %s) on %.20s, %.20s, seen since request %.0f.", a,
-                 low, high, text(v, "scope"), text(v, "confidence"), number(v, "since_requests"));
+                 low, high, pl_fig_text(v, "scope"), pl_fig_text(v, "confidence"),
+                 pl_fig_number(v, "since_requests"));
         json_array_append_new(lines, json_string(line));
     }
-    if (text(s, "holder")[0] != '\0') {
-        snprintf(line, sizeof line, "Held by %.500s.", text(s, "holder"));
+    if (pl_fig_text(s, "holder")[0] != '\0') {
+        snprintf(line, sizeof line, "Held by %.500s.", pl_fig_text(s, "holder"));
         json_array_append_new(lines, json_string(line));
     }
     json_array_foreach(json_object_get(s, "notes"), i, n) json_array_append(lines, (json_t *)(uintptr_t)n);
@@ -111,16 +107,18 @@ static void add_words(json_t *lines, const json_t *s) {
 
 static void add_scenario(json_t *sections, const json_t *s) {
     const json_t *curve = json_object_get(s, "curve"), *l = json_object_get(s, "latency_ms"), *p;
-    json_t *one = section(sections, text(s, "scenario")), *lines = json_array(), *rows = json_array();
+    json_t *one = section(sections, pl_fig_text(s, "scenario")), *lines = json_array(), *rows = json_array();
     size_t i;
     add_words(lines, s);
     json_object_set_new(one, "text", lines);
-    json_t *cards = json_pack("[[s,o,s],[s,o,s]]", "requests", plain("0", number(s, "requests")), "",
-                              "answered well", plain("0", number(s, "ok")), "");
-    if (number(s, "per_s") > 0)
-        json_array_append_new(cards, json_pack("[s,o,s]", "a second", plain("1", number(s, "per_s")), ""));
-    if (number(l, "median") > 0)
-        json_array_append_new(cards, json_pack("[s,o,s]", "median", plain("ms", number(l, "median")), ""));
+    json_t *cards = json_pack("[[s,o,s],[s,o,s]]", "requests", plain("0", pl_fig_number(s, "requests")), "",
+                              "answered well", plain("0", pl_fig_number(s, "ok")), "");
+    if (pl_fig_number(s, "per_s") > 0)
+        json_array_append_new(cards,
+                              json_pack("[s,o,s]", "a second", plain("1", pl_fig_number(s, "per_s")), ""));
+    if (pl_fig_number(l, "median") > 0)
+        json_array_append_new(cards,
+                              json_pack("[s,o,s]", "median", plain("ms", pl_fig_number(l, "median")), ""));
     json_object_set_new(one, "cards", cards);
     if (json_array_size(curve) > 1 && any(curve, 1)) json_object_set_new(one, "plot", plot(curve, false));
     if (json_array_size(curve) > 1 && any(curve, 3)) {
@@ -129,10 +127,10 @@ static void add_scenario(json_t *sections, const json_t *s) {
     }
     json_array_foreach(json_object_get(s, "steps"), i, p) {
         const json_t *ms = json_object_get(p, "latency_ms");
-        json_array_append_new(rows,
-                              json_pack("[o,o,o,o,o]", plain("0", number(p, "concurrency")),
-                                        plain("1", number(p, "per_s")), plain("ms", number(ms, "median")),
-                                        plain("ms", number(ms, "p95")), plain("0", number(p, "refused"))));
+        json_array_append_new(
+            rows, json_pack("[o,o,o,o,o]", plain("0", pl_fig_number(p, "concurrency")),
+                            plain("1", pl_fig_number(p, "per_s")), plain("ms", pl_fig_number(ms, "median")),
+                            plain("ms", pl_fig_number(ms, "p95")), plain("0", pl_fig_number(p, "refused"))));
     }
     if (json_array_size(rows) > 0)
         json_array_append_new(sections, json_pack("{s:{s:[s,s,s,s,s],s:[i,i,i,i,i],s:O}}", "table", "heads",
@@ -140,8 +138,9 @@ static void add_scenario(json_t *sections, const json_t *s) {
                                                   "numbers", 0, 1, 2, 3, 4, "rows", rows));
     json_decref(rows);
     rows = json_array();
-    json_array_foreach(json_object_get(s, "peaks"), i, p) json_array_append_new(
-        rows, json_pack("[s,o,o]", text(p, "tag"), plain("0", number(p, "requests")), bytes(p, "bytes")));
+    json_array_foreach(json_object_get(s, "peaks"), i, p)
+        json_array_append_new(rows, json_pack("[s,o,o]", pl_fig_text(p, "tag"),
+                                              plain("0", pl_fig_number(p, "requests")), bytes(p, "bytes")));
     if (json_array_size(rows) > 0)
         json_array_append_new(sections, json_pack("{s:{s:[s,s,s],s:[i,i],s:O}}", "table", "heads", "shape",
                                                   "requests", "peak", "numbers", 1, 2, "rows", rows));
@@ -153,13 +152,14 @@ json_t *pl_soak_sections(const json_t *doc) {
     char line[700];
     size_t i;
     const json_t *gpu = json_object_get(doc, "gpu");
-    snprintf(line, sizeof line, "%.300s %.200s, %.30s%s%.100s", text(doc, "target"), text(doc, "route"),
-             text(doc, "ts"), gpu != NULL ? ", on " : "", gpu != NULL ? text(gpu, "name") : "");
+    snprintf(line, sizeof line, "%.300s %.200s, %.30s%s%.100s", pl_fig_text(doc, "target"),
+             pl_fig_text(doc, "route"), pl_fig_text(doc, "ts"), gpu != NULL ? ", on " : "",
+             gpu != NULL ? pl_fig_text(gpu, "name") : "");
     json_array_append_new(about, json_string(line));
     if (json_is_true(json_object_get(doc, "dry_run")))
         json_array_append_new(about,
                               json_string("Dry run: values not computed, library workspaces not counted."));
-    const char *result = text(doc, "result");
+    const char *result = pl_fig_text(doc, "result");
     json_array_append_new(sections, json_pack("{s:[s],s:b}", "text",
                                               strcmp(result, "clean") == 0    ? "Clean."
                                               : strcmp(result, "leak") == 0   ? "It leaks."

@@ -37,20 +37,7 @@ static void nap(long ms) {
 }
 
 json_t *pl_soak_ask(struct pl_soak_place *p, const char *target, struct pl_err *err) {
-    struct pl_buf body;
-    int status = 0;
-    json_t *doc = NULL;
-    if (!pl_client_ask(&p->admin, "GET", target, NULL, &status, &body, err)) {
-        pl_buf_free(&body);
-        return NULL;
-    }
-    if (status == 200)
-        doc = json_loadb(body.data, body.len, 0, NULL);
-    else
-        pl_client_error(&p->admin, status, &body, err);
-    if (status == 200 && doc == NULL) PL_FAIL(err, PL_E_SYS, "%s: the answer cannot be read", target);
-    pl_buf_free(&body);
-    return doc;
+    return pl_client_document(&p->admin, target, err);
 }
 
 /* --- a server of our own */

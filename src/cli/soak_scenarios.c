@@ -1,12 +1,9 @@
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "cli/soak.h"
+#include "cli/soak_scene.h"
 
 enum {
     CHUNK = 200, /* requests between two looks; the worker's ring has 1,024 records */
@@ -24,11 +21,7 @@ enum {
     BODY_MOST = 64 << 20,
     GAPS = 9,
     GAP_MS = 1000,
-    AGAIN_MS = 20000, /* second look of explain */
-    AGAIN_REQUESTS = 6000,
     DRIVER_MS = 2500, /* its figures come once a second */
-    LOOK_MS = 60000,  /* nobody waits for this service */
-    LOOK_MOST_MS = 240000,
     OOMS_ENOUGH = 20, /* requests that ran out of device memory: more tell nothing new */
 };
 enum { TUNE_MOST = 256, TUNE_EACH = 12 };
@@ -38,43 +31,9 @@ static const char *const names[] = { "identical", "failing",     "shapes", "batc
                                      "cancel",    "concurrency", "idle" };
 const char *pl_soak_scenario_name(enum pl_scenario s) { return names[s]; }
 
-struct scene {
-    const struct pl_soak_wish *wish;
-    struct pl_soak_place *place;
-    enum pl_scenario what;
-    struct pl_soak_books books;
-    struct pl_soak_load load;
-    char target[512];
-    char *text; /* what is sent; owned */
-    size_t len;
-    /* shapes */
-    struct pl_soak_spot spot;
-    uint64_t longest;
-    uint64_t of, began_ms;
-    bool late, cut;
-    json_t *doc, *notes;
-};
-
-static uint64_t now_ms(void) { return pl_now_us() / 1000; }
-
-static void nap(long ms) {
-    struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-    nanosleep(&t, NULL);
-}
-
-static void note(struct scene *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void note(struct scene *s, const char *fmt, ...) {
-    char text[400];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    json_array_append_new(s->notes, json_string(text));
-}
-
 /* --- what is sent */
 
-static bool set_body(struct scene *s, const json_t *body) {
+static bool set_body(struct pl_scene *s, const json_t *body) {
     free(s->text);
     s->text = json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     s->len = s->text != NULL ? strlen(s->text) : 0;
@@ -82,7 +41,7 @@ static bool set_body(struct scene *s, const json_t *body) {
 }
 
 static const char *body_of(void *ctx, uint64_t n, size_t *len) {
-    struct scene *s = ctx;
+    struct pl_scene *s = ctx;
     if (s->longest > 0) {
         json_t *other = pl_soak_resized(s->wish->body, &s->spot, 1 + n * SHAPE_APART % s->longest);
         if (other != NULL) set_body(s, other);
@@ -92,13 +51,13 @@ static const char *body_of(void *ctx, uint64_t n, size_t *len) {
     return s->text;
 }
 
-static bool read_books(struct scene *s, struct pl_err *err) {
+static bool read_books(struct pl_scene *s, struct pl_err *err) {
     return pl_soak_books_read(&s->books, s->load.n, s->wish, err);
 }
 
 /* One request with this body, and its row. Its status; 0: there was no answer. */
-static uint16_t probe(struct scene *s, const json_t *body, struct pl_err *err) {
-    uint64_t rows = s->books.rows, until = now_ms() + ROW_WAIT_MS;
+static uint16_t probe(struct pl_scene *s, const json_t *body, struct pl_err *err) {
+    uint64_t rows = s->books.rows, until = pl_scene_now_ms() + ROW_WAIT_MS;
     if (body == NULL || !set_body(s, body)) return 0;
     s->books.last_peak_bytes = 0;
     struct pl_soak_counts *c = &s->load.counts;
@@ -113,21 +72,31 @@ static uint16_t probe(struct scene *s, const json_t *body, struct pl_err *err) {
                       : &c->ok) += 1;
     s->load.n++;
     /* what never reached a handler has no row: a look is enough then */
-    if (status >= 400) until = now_ms() + 200;
-    while (read_books(s, err) && s->books.rows == rows && now_ms() < until && s->place->has_admin) nap(5);
+    if (status >= 400) until = pl_scene_now_ms() + 200;
+    while (read_books(s, err) && s->books.rows == rows && pl_scene_now_ms() < until && s->place->has_admin)
+        pl_scene_nap(5);
     return status;
+}
+
+static bool is_well(uint16_t status) { return status >= 200 && status < 300; }
+
+/* One request whose body is `size` long at that place: whether it is answered well. */
+static bool does_well(struct pl_scene *s, const struct pl_soak_spot *spot, uint64_t size,
+                      struct pl_err *err) {
+    json_t *body = pl_soak_resized(s->wish->body, spot, size);
+    uint16_t status = probe(s, body, err);
+    json_decref(body);
+    return is_well(status);
 }
 
 /* --- until it is certain */
 
-static bool is_over(const struct scene *s) {
-    return s->wish->max_time_ms > 0 && now_ms() - s->began_ms >= s->wish->max_time_ms;
+static bool is_over(const struct pl_scene *s) {
+    return s->wish->max_time_ms > 0 && pl_scene_now_ms() - s->began_ms >= s->wish->max_time_ms;
 }
 
-static bool certain(const struct pl_ledger_verdict *v) { return v->confirmed && pl_verdict_is_bad(v->word); }
-
 /* More of the same, a chunk at a time; stops when its memory is certainly bad. */
-static bool go_on(struct scene *s, uint64_t count, struct pl_err *err) {
+static bool go_on(struct pl_scene *s, uint64_t count, struct pl_err *err) {
     for (uint64_t done = 0; done < count && !s->cut && pl_soak_signal == 0;) {
         /* without rows every look is one sample: more of them */
         uint64_t most = s->place->has_admin ? CHUNK : FEW, chunk = count - done < most ? count - done : most;
@@ -136,7 +105,7 @@ static bool go_on(struct scene *s, uint64_t count, struct pl_err *err) {
         done += chunk;
         pl_soak_books_verdict(&s->books, &v);
         s->late = is_over(s);
-        s->cut = s->late || certain(&v) || s->books.gone > 0 || s->books.ooms > OOMS_ENOUGH;
+        s->cut = s->late || pl_scene_is_certain(&v) || s->books.gone > 0 || s->books.ooms > OOMS_ENOUGH;
         if (done % CHUNK == 0 || done == count)
             pl_soak_progress(s->wish, s->what, &s->books, s->load.n, s->of, false);
     }
@@ -144,7 +113,7 @@ static bool go_on(struct scene *s, uint64_t count, struct pl_err *err) {
 }
 
 /* As many as were wished; and on, while that is not enough to know. */
-static bool whole(struct scene *s, struct pl_err *err) {
+static bool whole(struct pl_scene *s, struct pl_err *err) {
     uint64_t wished = s->wish->requests, most = wished * FURTHER;
     s->of = wished;
     if (s->load.n < wished && !go_on(s, wished - s->load.n, err)) return false;
@@ -155,254 +124,23 @@ static bool whole(struct scene *s, struct pl_err *err) {
         s->of = s->load.n + 250;
         if (!go_on(s, 250, err)) return false;
     }
-    nap(100); /* the last records are written after their replies */
+    pl_scene_nap(100); /* the last records are written after their replies */
     return read_books(s, err);
-}
-
-/* --- who holds it */
-
-static void set_holder(struct scene *s, const json_t *report, bool of_host) {
-    const json_t *findings = json_object_get(of_host ? json_object_get(report, "host") : report,
-                                             of_host ? "holders" : "findings"),
-                 *f, *best = NULL;
-    size_t i;
-    char line[400];
-    json_array_foreach(findings, i, f) {
-        bool grows = json_is_true(json_object_get(f, "growing")),
-             grew = json_is_true(json_object_get(best, "growing"));
-        if (best == NULL || (grows && !grew)) best = f;
-    }
-    const char *holder = json_string_value(json_object_get(best, "holder"));
-    const char *file = json_string_value(json_object_get(best, "file"));
-    if (holder == NULL) return;
-    snprintf(line, sizeof line, "%s%s%lld%s%.200s", file != NULL ? file : "", file != NULL ? ":" : "",
-             (long long)json_integer_value(json_object_get(best, "line")), " ", holder);
-    json_object_set_new(s->doc, "holder", json_string(file != NULL ? line : holder));
-    json_object_set(s->doc, "finding", (json_t *)(uintptr_t)best);
-}
-
-/* Whom the server found by itself: it looks too when its own verdict is a leak. */
-static bool holder_of_server(struct scene *s, uint32_t slot) {
-    struct pl_err ignored = { 0 };
-    char target[80];
-    snprintf(target, sizeof target, "/status/%s", s->place->service);
-    json_t *status = pl_soak_ask(s->place, target, &ignored), *w;
-    const char *holder = NULL;
-    size_t i;
-    json_array_foreach(json_object_get(status, "workers"), i,
-                       w) if (json_integer_value(json_object_get(w, "worker")) == (json_int_t)slot) holder =
-        json_string_value(json_object_get(json_object_get(w, "verdict"), "holder"));
-    if (holder != NULL) json_object_set_new(s->doc, "holder", json_string(holder));
-    json_decref(status);
-    return holder != NULL;
-}
-
-/* What grows between two looks is what leaks: requests go on meanwhile. One look at a time is taken of a
- * worker; where the server has begun its own, that one is waited for. */
-static json_t *look_for_holder(struct scene *s, uint32_t slot, struct pl_err *err) {
-    json_t *order = json_pack("{s:s,s:i,s:i,s:i,s:b}", "service", s->place->service, "worker", (int)slot,
-                              "again_ms", AGAIN_MS, "deadline_ms", LOOK_MS, "force", 1);
-    char target[64] = "";
-    uint64_t until = now_ms() + LOOK_MOST_MS, sent = 0;
-    uint64_t many = s->load.concurrency > 10 ? s->load.concurrency : 10;
-    json_t *action = NULL;
-    while (now_ms() < until && pl_soak_signal == 0) {
-        json_t *reply = NULL;
-        if (target[0] == '\0' && pl_client_order(&s->place->admin, "/explain", order, &reply, err))
-            snprintf(target, sizeof target, "/actions/%.30s",
-                     json_string_value(json_object_get(reply, "id")));
-        json_decref(reply);
-        if (target[0] == '\0' && holder_of_server(s, slot)) break;
-        if (target[0] != '\0') action = pl_soak_ask(s->place, target, err);
-        const char *state = json_string_value(json_object_get(action, "state"));
-        bool over = target[0] != '\0' && (state == NULL || strcmp(state, "running") != 0);
-        if (over && (json_object_get(action, "report") != NULL || holder_of_server(s, slot))) break;
-        if (over) target[0] = '\0'; /* another look was under way: once more */
-        json_decref(action);
-        action = NULL;
-        if (sent < AGAIN_REQUESTS && pl_soak_send(&s->load, many, err)) sent += many;
-        nap(target[0] == '\0' ? 300 : 80); /* it wants a quiet moment */
-    }
-    json_decref(order);
-    return action;
-}
-
-static void find_holder(struct scene *s, const struct pl_soak_worker *w, bool of_host) {
-    struct pl_err err = { 0 };
-    json_t *action = look_for_holder(s, w->slot, &err);
-    const char *message = json_string_value(json_object_get(action, "message"));
-    set_holder(s, json_object_get(action, "report"), of_host);
-    if (json_object_get(s->doc, "holder") == NULL && !holder_of_server(s, w->slot))
-        note(s, "who holds it is not known: %.200s",
-             message != NULL     ? message
-             : err.code != PL_OK ? err.msg
-                                 : "no answer came in time");
-    json_decref(action);
-}
-
-/* --- the document */
-
-static void set_bytes(json_t *o, const char *key, uint64_t bytes) {
-    if (bytes > 0) json_object_set_new(o, key, json_integer((json_int_t)bytes));
-}
-
-static json_t *verdict_json(const struct pl_ledger_verdict *v) {
-    json_t *o = json_pack("{s:s,s:s,s:s,s:b,s:I}", "word", pl_verdict_name(v->word), "text",
-                          pl_verdict_text(v->word), "scope", pl_ledger_scope_name(v->scope), "bad",
-                          pl_verdict_is_bad(v->word), "requests", (json_int_t)v->requests);
-    if (v->has_shape) json_object_set_new(o, "shape", json_string(pl_shape_name(v->shape)));
-    if (v->bytes_per_request > 0) {
-        json_object_set_new(o, "confidence", json_string(v->confirmed ? "confirmed" : "suspected"));
-        json_object_set_new(o, "bytes_per_request", json_real(v->bytes_per_request));
-        json_object_set_new(o, "low", json_real(v->low));
-        json_object_set_new(o, "high", json_real(v->high));
-    }
-    set_bytes(o, "since_requests", v->since_requests);
-    set_bytes(o, "missing_requests", v->missing);
-    set_bytes(o, "copies", v->copies);
-    if (v->growth_bytes > 0) json_object_set_new(o, "growth_bytes", json_real(v->growth_bytes));
-    if (v->level_bytes > 0) json_object_set_new(o, "level_bytes", json_real(v->level_bytes));
-    return o;
-}
-
-static json_t *curve_json(const struct pl_soak_books *b) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < b->points; i++)
-        json_array_append_new(
-            list, json_pack("[I,I,I,I]", (json_int_t)b->curve[i].request, (json_int_t)b->curve[i].device,
-                            (json_int_t)b->curve[i].reserved, (json_int_t)b->curve[i].host));
-    return list;
-}
-
-static void set_peaks(json_t *doc, const struct pl_soak_books *b) {
-    json_t *tags = json_array(), *batches = json_array();
-    for (size_t i = 0; i < b->peaks; i++)
-        json_array_append_new(tags, json_pack("{s:s,s:I,s:I}", "tag", b->peak[i].tag, "requests",
-                                              (json_int_t)b->peak[i].requests, "bytes",
-                                              (json_int_t)b->peak[i].bytes));
-    for (int k = 0; k < PL_LEDGER_BATCHES; k++)
-        if (b->batch[k].requests > 0)
-            json_array_append_new(batches, json_pack("{s:i,s:I,s:I}", "up_to", 1 << k, "requests",
-                                                     (json_int_t)b->batch[k].requests, "bytes",
-                                                     (json_int_t)b->batch[k].bytes));
-    if (json_array_size(tags) > 0) json_object_set(doc, "peaks", tags);
-    if (json_array_size(batches) > 1) json_object_set(doc, "batches", batches);
-    json_decref(tags);
-    json_decref(batches);
-    set_bytes(doc, "peak_bytes", b->peak_bytes);
-}
-
-static json_t *latency_json(const struct pl_soak_counts *c) {
-    return json_pack("{s:f,s:f,s:f}", "median", (double)pl_soak_us(c, .5) / 1000, "p95",
-                     (double)pl_soak_us(c, .95) / 1000, "p99", (double)pl_soak_us(c, .99) / 1000);
-}
-
-static void set_counts(struct scene *s) {
-    const struct pl_soak_counts *c = &s->load.counts;
-    json_object_set_new(s->doc, "requests", json_integer((json_int_t)s->load.n));
-    json_object_set_new(s->doc, "ok", json_integer((json_int_t)c->ok));
-    set_bytes(s->doc, "client_errors", c->client_errors);
-    set_bytes(s->doc, "server_errors", c->server_errors);
-    set_bytes(s->doc, "refused", c->refused);
-    set_bytes(s->doc, "without_answer", c->broken);
-    set_bytes(s->doc, "left", c->left);
-    set_bytes(s->doc, "rows_lost", s->books.lost);
-    json_object_set_new(s->doc, "seconds", json_real((double)(now_ms() - s->began_ms) / 1000));
-    if (c->busy_us > 0)
-        json_object_set_new(s->doc, "per_s", json_real((double)c->sent * 1e6 / (double)c->busy_us));
-    if (c->timed > 0) json_object_set_new(s->doc, "latency_ms", latency_json(c));
-}
-
-/* The tag that makes it grow, and how much of it comes from requests that failed. */
-static void set_blame(struct scene *s, const struct pl_soak_worker *w, const struct pl_ledger_verdict *v) {
-    struct pl_tag_report t;
-    if (v->bytes_per_request <= 0 || v->scope == PL_LEDGER_HOST) return;
-    pl_tags_report(&w->ledger.tags, v->bytes_per_request, &t);
-    if (t.count == 0) return;
-    const char *tag = t.of[0].name < 256 ? s->books.names[t.of[0].name] : "other";
-    json_object_set_new(s->doc, "top_tag", json_string(tag[0] != '\0' ? tag : "other"));
-    json_object_set_new(s->doc, "share", json_real(t.of[0].share));
-    json_object_set_new(s->doc, "failed_share", json_real(t.failed_share));
-}
-
-static void death_of(struct scene *s) {
-    struct pl_err err = { 0 };
-    char target[80];
-    snprintf(target, sizeof target, "/status/%s", s->place->service);
-    json_t *status = pl_soak_ask(s->place, target, &err);
-    const char *sentence =
-        json_string_value(json_object_get(json_object_get(status, "last_death"), "sentence"));
-    note(s, "a worker died: %.300s", sentence != NULL ? sentence : "it is not known why");
-    json_decref(status);
-}
-
-/* clean, leak, failed or unknown, with the reason of the last two among the notes. */
-static const char *result_of(struct scene *s, const struct pl_ledger_verdict *v) {
-    const struct pl_soak_counts *c = &s->load.counts;
-    if (s->books.gone > 0) {
-        death_of(s);
-        return "failed";
-    }
-    if (certain(v)) return "leak";
-    if (s->books.ooms > 0) {
-        note(s, "%llu requests failed for lack of device memory%s", (unsigned long long)s->books.ooms,
-             s->what == PL_SOAK_IDENTICAL ? ": what the first ones left was in the way of the others" : "");
-        return "failed";
-    }
-    if (pl_soak_signal != 0) {
-        note(s, "interrupted");
-        return "unknown";
-    }
-    if (c->sent > 0 && c->ok == 0 && s->what != PL_SOAK_FAILING && s->what != PL_SOAK_CANCEL) {
-        note(s, "no request was answered well; the last status was %u", (unsigned)c->last_status);
-        return "unknown";
-    }
-    if (v->word == PL_VERDICT_WARMING && !s->wish->tune) {
-        note(s, "about %llu more requests are needed%s", (unsigned long long)v->missing,
-             s->late ? ", and the time was over" : "");
-        return "unknown";
-    }
-    if (v->word == PL_VERDICT_GROWING) {
-        note(s, "it grew until the end: whether it settles is not known after %llu requests%s",
-             (unsigned long long)v->requests, s->late ? ", when the time was over" : "");
-        return "unknown";
-    }
-    return "clean";
-}
-
-static void finish(struct scene *s) {
-    struct pl_ledger_verdict v = { 0 };
-    const struct pl_soak_worker *w = pl_soak_books_verdict(&s->books, &v);
-    bool judges = s->what != PL_SOAK_BATCH; /* few requests: it measures */
-    if (judges && json_object_get(s->doc, "result") == NULL)
-        json_object_set_new(s->doc, "result", json_string(result_of(s, &v)));
-    set_counts(s);
-    json_object_set_new(s->doc, "verdict", verdict_json(&v));
-    set_blame(s, w, &v);
-    bool asks = v.word == PL_VERDICT_LEAK || v.word == PL_VERDICT_HOST_LEAK || v.word == PL_VERDICT_GROWING ||
-                (s->books.ooms > 0 && s->what == PL_SOAK_IDENTICAL);
-    if (asks && judges && s->place->has_admin && s->books.gone == 0 && s->place->service[0] != '\0')
-        find_holder(s, w, v.scope == PL_LEDGER_HOST);
-    set_bytes(s->doc, "device_bytes", s->books.now.device);
-    set_bytes(s->doc, "reserved_bytes", s->books.now.reserved);
-    set_bytes(s->doc, "host_bytes", s->books.now.host);
-    set_peaks(s->doc, &s->books);
-    json_object_set_new(s->doc, "curve", curve_json(&s->books));
 }
 
 /* --- each of them */
 
-static void is(struct scene *s, const char *result) {
+static void is(struct pl_scene *s, const char *result) {
     json_object_set_new(s->doc, "result", json_string(result));
 }
 
-static bool identical(struct scene *s, struct pl_err *err) {
+static bool identical(struct pl_scene *s, struct pl_err *err) {
     return set_body(s, s->wish->body) && whole(s, err);
 }
 
 /* A body that a handler fails on: the one that was given, or the first of a few ways to spoil the good one.
  */
-static json_t *find_failing(struct scene *s, struct pl_err *err) {
+static json_t *find_failing(struct pl_scene *s, struct pl_err *err) {
     static const char *const how[] = { "every number negative", "every text empty", "every number huge",
                                        "null for every text",   "every list empty", "nothing in it" };
     json_t *before = NULL; /* refused before the handler */
@@ -425,8 +163,9 @@ static json_t *find_failing(struct scene *s, struct pl_err *err) {
         json_decref(body);
     }
     if (before != NULL) {
-        note(s,
-             "these requests are refused before the handler: --failing names a body that it fails on itself");
+        pl_scene_note(
+            s,
+            "these requests are refused before the handler: --failing names a body that it fails on itself");
         json_object_set_new(s->doc, "before_handler", json_true());
         s->books.unbegun_too = true;
         pl_soak_books_again(&s->books); /* what reached a handler meanwhile is another series */
@@ -434,30 +173,27 @@ static json_t *find_failing(struct scene *s, struct pl_err *err) {
     return before;
 }
 
-static bool failing(struct scene *s, struct pl_err *err) {
+static bool failing(struct pl_scene *s, struct pl_err *err) {
     json_t *body = find_failing(s, err);
     if (err->code != PL_OK) return false;
     if (body == NULL) {
-        note(s, "nothing that was tried makes it fail: --failing @FILE names a body that does");
+        pl_scene_note(s, "nothing that was tried makes it fail: --failing @FILE names a body that does");
         is(s, "unknown");
         return true;
     }
     bool ok = set_body(s, body) && whole(s, err);
     json_decref(body);
     if (ok && s->load.counts.ok == s->load.counts.sent && s->load.counts.sent > 0)
-        note(s, "the failing body was answered well every time");
+        pl_scene_note(s, "the failing body was answered well every time");
     return ok;
 }
 
 /* The largest size that is answered well, up to `most`; 0: not even twice as much as now. */
-static uint64_t find_longest(struct scene *s, const struct pl_soak_spot *spot, uint64_t most,
+static uint64_t find_longest(struct pl_scene *s, const struct pl_soak_spot *spot, uint64_t most,
                              struct pl_err *err) {
     uint64_t good = 0, bad = 0;
     for (uint64_t size = spot->size * 2; good < most && bad == 0 && err->code == PL_OK;) {
-        json_t *body = pl_soak_resized(s->wish->body, spot, size);
-        uint16_t status = probe(s, body, err);
-        json_decref(body);
-        if (status >= 200 && status < 300)
+        if (does_well(s, spot, size, err))
             good = size;
         else
             bad = size;
@@ -465,10 +201,7 @@ static uint64_t find_longest(struct scene *s, const struct pl_soak_spot *spot, u
     }
     while (good > 0 && bad > good + 1 && bad - good > good / 64 && err->code == PL_OK) {
         uint64_t size = good + (bad - good) / 2;
-        json_t *body = pl_soak_resized(s->wish->body, spot, size);
-        uint16_t status = probe(s, body, err);
-        json_decref(body);
-        if (status >= 200 && status < 300)
+        if (does_well(s, spot, size, err))
             good = size;
         else
             bad = size;
@@ -476,7 +209,7 @@ static uint64_t find_longest(struct scene *s, const struct pl_soak_spot *spot, u
     return good;
 }
 
-static bool shapes(struct scene *s, struct pl_err *err) {
+static bool shapes(struct pl_scene *s, struct pl_err *err) {
     struct pl_soak_spot spots[PL_SOAK_PLACES];
     size_t n = pl_soak_spots(s->wish->body, spots, PL_SOAK_PLACES);
     probe(s, s->wish->body, err); /* what one of the usual size needs comes first */
@@ -487,7 +220,7 @@ static bool shapes(struct scene *s, struct pl_err *err) {
     }
     if (err->code != PL_OK) return false;
     if (s->longest == 0) {
-        note(s, "nothing in the body may be longer: every request has the same shape");
+        pl_scene_note(s, "nothing in the body may be longer: every request has the same shape");
         return identical(s, err);
     }
     json_object_set_new(s->doc, "field", json_string(s->spot.name));
@@ -503,14 +236,10 @@ struct batch {
     const char *limit; /* why `bad` is */
 };
 
-static uint16_t try_batch(struct scene *s, struct batch *b, uint64_t size, struct pl_err *err) {
-    json_t *body = pl_soak_resized(s->wish->body, b->spot, size);
-    uint64_t ooms = s->books.worker[0]->ledger.oom.state, failed = s->books.outcomes[3];
-    uint16_t status = probe(s, body, err);
-    json_decref(body);
+static void try_batch(struct pl_scene *s, struct batch *b, uint64_t size, struct pl_err *err) {
+    uint64_t failed = s->books.outcomes[3];
+    bool well = does_well(s, b->spot, size, err);
     uint64_t peak = s->books.last_peak_bytes;
-    bool well = status >= 200 && status < 300;
-    (void)ooms;
     if (size == 1) b->one_peak = peak;
     if (well && peak <= b->budget) {
         b->good = size;
@@ -520,42 +249,35 @@ static uint16_t try_batch(struct scene *s, struct batch *b, uint64_t size, struc
         b->limit = well ? "budget" : s->books.outcomes[3] > failed ? "memory" : "service";
     }
     pl_soak_progress(s->wish, s->what, &s->books, s->load.n, s->of, false);
-    return status;
 }
 
 /* A place where more items need more memory. */
-static const struct pl_soak_spot *find_batch(struct scene *s, const struct pl_soak_spot *spots, size_t n,
+static const struct pl_soak_spot *find_batch(struct pl_scene *s, const struct pl_soak_spot *spots, size_t n,
                                              struct pl_err *err) {
     for (size_t i = 0; i < n && err->code == PL_OK; i++) {
         uint64_t peak[2] = { 0, 0 };
         bool well = true;
         for (int k = 0; k < 2 && well; k++) {
-            json_t *body = pl_soak_resized(s->wish->body, &spots[i], k == 0 ? 1 : 64);
-            uint16_t status = probe(s, body, err);
-            well = status >= 200 && status < 300;
+            well = does_well(s, &spots[i], k == 0 ? 1 : 64, err);
             peak[k] = s->books.last_peak_bytes;
-            json_decref(body);
         }
         if (!well && peak[0] > 0) { /* 64 may be too many for it: 2 */
-            json_t *body = pl_soak_resized(s->wish->body, &spots[i], 2);
-            uint16_t status = probe(s, body, err);
-            well = status >= 200 && status < 300;
+            well = does_well(s, &spots[i], 2, err);
             peak[1] = s->books.last_peak_bytes;
-            json_decref(body);
         }
         if (well && peak[0] > 0 && peak[1] > peak[0]) return &spots[i];
     }
     return NULL;
 }
 
-static uint64_t budget_of(struct scene *s) {
+static uint64_t budget_of(struct pl_scene *s) {
     uint64_t total = s->books.total_bytes != 0 ? s->books.total_bytes : s->place->gpu_bytes;
     double budget = (double)total * (1 - MARGIN) - (double)s->books.outside_bytes;
     return budget > 0 ? (uint64_t)budget : 0;
 }
 
 /* What is done a second in batches of 1, 2, 4 ...: a list, or a text, that may be longer. */
-static void measure_batches(struct scene *s, const struct pl_soak_spot *spots, size_t n, uint64_t most,
+static void measure_batches(struct pl_scene *s, const struct pl_soak_spot *spots, size_t n, uint64_t most,
                             struct pl_err *err) {
     json_t *steps = json_array();
     for (size_t i = 0; i < n && json_array_size(steps) < 2 && err->code == PL_OK; i++) {
@@ -563,13 +285,9 @@ static void measure_batches(struct scene *s, const struct pl_soak_spot *spots, s
         json_array_clear(steps);
         for (uint64_t size = 1; size <= TUNE_MOST && (most == 0 || size <= most) && err->code == PL_OK;
              size *= 2) {
-            json_t *body = pl_soak_resized(s->wish->body, &spots[i], size);
-            uint16_t status = probe(s, body, err);
-            json_decref(body);
+            bool well = does_well(s, &spots[i], size, err);
             memset(&s->load.counts, 0, sizeof s->load.counts);
-            if (status < 200 || status >= 300 || !pl_soak_send(&s->load, TUNE_EACH, err) ||
-                !read_books(s, err))
-                break;
+            if (!well || !pl_soak_send(&s->load, TUNE_EACH, err) || !read_books(s, err)) break;
             const struct pl_soak_counts *c = &s->load.counts;
             json_array_append_new(steps, json_pack("{s:I,s:f,s:f}", "size", (json_int_t)size, "items_per_s",
                                                    (double)(c->ok * size) * 1e6 / (double)(c->busy_us + 1),
@@ -582,19 +300,20 @@ static void measure_batches(struct scene *s, const struct pl_soak_spot *spots, s
     json_decref(steps);
 }
 
-static bool batch(struct scene *s, struct pl_err *err) {
+static bool batch(struct pl_scene *s, struct pl_err *err) {
     struct pl_soak_spot spots[PL_SOAK_PLACES];
     size_t n = pl_soak_spots(s->wish->body, spots, PL_SOAK_PLACES);
     struct batch b = { .limit = NULL };
-    uint64_t until = now_ms() + 3000;
+    uint64_t until = pl_scene_now_ms() + 3000;
     uint16_t status = probe(s, s->wish->body, err);
     if (err->code != PL_OK) return false;
-    while (status < 300 && s->books.last_peak_bytes > 0 && s->books.outside_bytes == 0 && now_ms() < until) {
-        nap(200);
+    while (status < 300 && s->books.last_peak_bytes > 0 && s->books.outside_bytes == 0 &&
+           pl_scene_now_ms() < until) {
+        pl_scene_nap(200);
         if (!read_books(s, err)) return false;
     }
     if (s->books.outside_bytes > 0) { /* the driver's figure and PyTorch's, both of a worker at rest */
-        nap(DRIVER_MS);
+        pl_scene_nap(DRIVER_MS);
         if (!read_books(s, err)) return false;
     }
     b.budget = budget_of(s);
@@ -606,13 +325,13 @@ static bool batch(struct scene *s, struct pl_err *err) {
         return err->code == PL_OK;
     }
     if (b.spot == NULL) {
-        is(s, status >= 200 && status < 300 ? "skipped" : "unknown");
-        note(s,
-             status < 200 || status >= 300 ? "the body is answered with status %u"
-             : b.budget == 0 || s->books.peak_bytes == 0
-                 ? "no device memory is told for its requests (last status %u)"
-                 : "no list, text or number in the body makes it need more memory (last status %u)",
-             (unsigned)status);
+        is(s, is_well(status) ? "skipped" : "unknown");
+        pl_scene_note(s,
+                      !is_well(status) ? "the body is answered with status %u"
+                      : b.budget == 0 || s->books.peak_bytes == 0
+                          ? "no device memory is told for its requests (last status %u)"
+                          : "no list, text or number in the body makes it need more memory (last status %u)",
+                      (unsigned)status);
         return true;
     }
     try_batch(s, &b, 1, err);
@@ -622,7 +341,7 @@ static bool batch(struct scene *s, struct pl_err *err) {
         try_batch(s, &b, b.good + (b.bad - b.good) / 2, err);
     if (err->code != PL_OK && s->books.gone == 0) return false;
     is(s, b.good > 0 ? "clean" : "failed");
-    if (b.good == 0) note(s, "not even one item fits into the budget");
+    if (b.good == 0) pl_scene_note(s, "not even one item fits into the budget");
     json_t *o = json_pack("{s:s,s:I,s:I,s:I,s:s}", "field", b.spot->name, "largest", (json_int_t)b.good,
                           "peak_bytes", (json_int_t)b.good_peak, "budget_bytes", (json_int_t)b.budget,
                           "limited_by", b.limit != NULL ? b.limit : "scan");
@@ -631,13 +350,13 @@ static bool batch(struct scene *s, struct pl_err *err) {
                             json_integer((json_int_t)((b.good_peak - b.one_peak) / (b.good - 1))));
     json_object_set_new(s->doc, "batch", o);
     if (s->wish->tune && s->books.gone == 0) measure_batches(s, spots, n, b.good, err);
-    if (s->books.gone > 0) death_of(s);
+    if (s->books.gone > 0) pl_scene_note_death(s);
     return true;
 }
 
 /* --- clients that leave; more of them at a time; pauses */
 
-static bool cancel(struct scene *s, struct pl_err *err) {
+static bool cancel(struct pl_scene *s, struct pl_err *err) {
     s->load.concurrency = s->wish->concurrency != 0 ? s->wish->concurrency : CLIENTS;
     s->of = s->wish->requests;
     if (!set_body(s, s->wish->body)) return PL_FAIL(err, PL_E_NOMEM, "the body is too large");
@@ -652,7 +371,7 @@ static bool cancel(struct scene *s, struct pl_err *err) {
         if (!go_on(s, CHUNK, err)) return false;
     }
     s->load.leave = PL_SOAK_LEAVES_EARLY;
-    nap(200);
+    pl_scene_nap(200);
     return read_books(s, err);
 }
 
@@ -673,7 +392,7 @@ static void add_counts(struct pl_soak_counts *all, const struct pl_soak_counts *
     all->last_status = k->last_status;
 }
 
-static bool one_step(struct scene *s, struct step *step, uint32_t at_a_time, uint64_t requests,
+static bool one_step(struct pl_scene *s, struct step *step, uint32_t at_a_time, uint64_t requests,
                      struct pl_err *err) {
     struct pl_soak_counts *k = &s->load.counts;
     memset(k, 0, sizeof *k);
@@ -686,14 +405,14 @@ static bool one_step(struct scene *s, struct step *step, uint32_t at_a_time, uin
     step->device = s->books.now.device;
     if (step->latency != NULL && per_s <= step->per_s) return true;
     json_decref(step->latency);
-    step->latency = latency_json(k);
+    step->latency = pl_scene_latency(k);
     step->per_s = per_s;
     return true;
 }
 
 /* Several rounds, and the best of each step: what else the machine did in a bad moment is not the service's.
  */
-static bool concurrency(struct scene *s, struct pl_err *err) {
+static bool concurrency(struct pl_scene *s, struct pl_err *err) {
     uint32_t most = s->wish->concurrency != 0 ? s->wish->concurrency : STEPS_MOST, count = 0;
     struct step step[16] = { { .sent = 0 } };
     struct pl_soak_counts all = { 0 };
@@ -714,17 +433,17 @@ static bool concurrency(struct scene *s, struct pl_err *err) {
         json_t *one =
             json_pack("{s:i,s:I,s:I,s:f,s:o}", "concurrency", 1 << i, "requests", (json_int_t)step[i].sent,
                       "ok", (json_int_t)step[i].ok, "per_s", step[i].per_s, "latency_ms", step[i].latency);
-        set_bytes(one, "refused", step[i].refused);
-        set_bytes(one, "device_bytes", step[i].device);
+        pl_scene_set_bytes(one, "refused", step[i].refused);
+        pl_scene_set_bytes(one, "device_bytes", step[i].device);
         json_array_append_new(steps, one);
     }
     s->load.counts = all;
     json_object_set_new(s->doc, "steps", steps);
-    nap(100);
+    pl_scene_nap(100);
     return ok && read_books(s, err);
 }
 
-static bool idle(struct scene *s, struct pl_err *err) {
+static bool idle(struct pl_scene *s, struct pl_err *err) {
     uint64_t each = s->wish->requests / (GAPS + 1), device = 0, host = 0;
     if (!set_body(s, s->wish->body)) return PL_FAIL(err, PL_E_NOMEM, "the body is too large");
     s->of = s->wish->requests;
@@ -732,7 +451,7 @@ static bool idle(struct scene *s, struct pl_err *err) {
         if (!go_on(s, i == GAPS ? s->wish->requests - GAPS * each : each, err)) return false;
         if (i == GAPS || s->cut) break;
         struct pl_soak_point before = s->books.now;
-        nap(GAP_MS);
+        pl_scene_nap(GAP_MS);
         if (!pl_soak_send(&s->load, 1, err) || !read_books(s, err)) return false;
         if (s->books.now.device > before.device) device += s->books.now.device - before.device;
         if (s->books.now.host > before.host) host += s->books.now.host - before.host;
@@ -740,15 +459,15 @@ static bool idle(struct scene *s, struct pl_err *err) {
     json_object_set_new(s->doc, "gaps",
                         json_pack("{s:i,s:i,s:I,s:I}", "count", GAPS, "ms", GAP_MS, "device_bytes",
                                   (json_int_t)device, "host_bytes", (json_int_t)host));
-    nap(100);
+    pl_scene_nap(100);
     return read_books(s, err);
 }
 
 json_t *pl_soak_scenario(const struct pl_soak_wish *w, struct pl_soak_place *p, enum pl_scenario what,
                          struct pl_err *err) {
-    static bool (*const run[])(struct scene *, struct pl_err *) = { identical, failing,     shapes, batch,
-                                                                    cancel,    concurrency, idle };
-    struct scene *s = calloc(1, sizeof *s);
+    static bool (*const run[])(struct pl_scene *, struct pl_err *) = { identical, failing,     shapes, batch,
+                                                                       cancel,    concurrency, idle };
+    struct pl_scene *s = calloc(1, sizeof *s);
     if (s == NULL) {
         PL_FAIL(err, PL_E_NOMEM, "no memory for the books");
         return NULL;
@@ -758,7 +477,7 @@ json_t *pl_soak_scenario(const struct pl_soak_wish *w, struct pl_soak_place *p, 
     s->wish = w;
     s->place = p;
     s->what = what;
-    s->began_ms = now_ms();
+    s->began_ms = pl_scene_now_ms();
     s->doc = json_pack("{s:s}", "scenario", names[what]);
     s->notes = json_array();
     snprintf(s->target, sizeof s->target, "%s%s", p->base, w->route);
@@ -776,7 +495,7 @@ json_t *pl_soak_scenario(const struct pl_soak_wish *w, struct pl_soak_place *p, 
         read_books(s, &ignored);
     }
     if (!ok && s->books.gone > 0) ok = true;
-    if (ok) finish(s);
+    if (ok) pl_scene_finish(s);
     pl_soak_progress(w, what, &s->books, s->load.n, s->of, true);
     if (json_array_size(s->notes) > 0) json_object_set(s->doc, "notes", s->notes);
     json_t *doc = ok ? json_incref(s->doc) : NULL;

@@ -5,16 +5,11 @@
 #include <unistd.h>
 
 #include "cli/drydock_report.h"
+#include "cli/figures.h"
+#include "cli/out.h"
 #include "cli/soak.h"
 
 enum { WIDTH = 80, CURVE_WIDTH = 46, PEAKS_SHOWN = 8 };
-
-static const char *text(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
-static bool has(const json_t *o, const char *key) { return json_object_get(o, key) != NULL; }
 
 void pl_soak_bytes(char out[24], double bytes) {
     if (bytes > 0)
@@ -114,15 +109,15 @@ void pl_soak_progress(const struct pl_soak_wish *w, enum pl_scenario s, const st
 /* --- the verdict table */
 
 static void growth(const json_t *v, char out[24]) {
-    if (has(v, "bytes_per_request"))
-        pl_soak_bytes(out, number(v, "bytes_per_request"));
+    if (pl_fig_has(v, "bytes_per_request"))
+        pl_soak_bytes(out, pl_fig_number(v, "bytes_per_request"));
     else
         snprintf(out, 24, "-");
 }
 
 static void level(const json_t *o, const char *key, char out[24]) {
-    if (has(o, key))
-        pl_soak_bytes(out, number(o, key));
+    if (pl_fig_has(o, key))
+        pl_soak_bytes(out, pl_fig_number(o, key));
     else
         snprintf(out, 24, "-");
 }
@@ -139,9 +134,10 @@ static void put_table(struct pl_buf *out, const json_t *doc) {
         level(s, "device_bytes", device);
         level(s, "peak_bytes", peak);
         level(s, "host_bytes", host);
-        pl_buf_addf(out, "%-11s %8.0f %-15s %10s %10s %10s %10s\n", text(s, "scenario"),
-                    number(s, "requests"), strcmp(text(s, "scenario"), "batch") == 0 ? "-" : text(v, "word"),
-                    grows, device, peak, host);
+        pl_buf_addf(out, "%-11s %8.0f %-15s %10s %10s %10s %10s\n", pl_fig_text(s, "scenario"),
+                    pl_fig_number(s, "requests"),
+                    strcmp(pl_fig_text(s, "scenario"), "batch") == 0 ? "-" : pl_fig_text(v, "word"), grows,
+                    device, peak, host);
     }
 }
 
@@ -167,34 +163,35 @@ static void put_curves(struct pl_buf *out, const json_t *s) {
 
 static void put_verdict(struct pl_buf *out, const json_t *v) {
     char a[24], low[24], high[24];
-    pl_buf_addf(out, "  %s: %s\n", text(v, "word"), text(v, "text"));
-    if (has(v, "bytes_per_request")) {
-        pl_soak_bytes(a, number(v, "bytes_per_request"));
-        pl_soak_bytes(low, number(v, "low"));
-        pl_soak_bytes(high, number(v, "high"));
+    pl_buf_addf(out, "  %s: %s\n", pl_fig_text(v, "word"), pl_fig_text(v, "text"));
+    if (pl_fig_has(v, "bytes_per_request")) {
+        pl_soak_bytes(a, pl_fig_number(v, "bytes_per_request"));
+        pl_soak_bytes(low, pl_fig_number(v, "low"));
+        pl_soak_bytes(high, pl_fig_number(v, "high"));
         pl_buf_addf(out, "  %s a request (%s to %s) on %s, %s, seen since request %.0f\n", a, low, high,
-                    text(v, "scope"), text(v, "confidence"), number(v, "since_requests"));
-    } else if (strcmp(text(v, "word"), "cache") == 0) {
-        pl_soak_bytes(a, number(v, "growth_bytes"));
-        pl_buf_addf(out, "  %s more on %s, at rest since request %.0f\n", a, text(v, "scope"),
-                    number(v, "since_requests"));
-    } else if (has(v, "growth_bytes") && strcmp(text(v, "word"), "stable") != 0) {
-        pl_soak_bytes(a, number(v, "growth_bytes"));
-        pl_buf_addf(out, "  %s more on %s\n", a, text(v, "scope"));
+                    pl_fig_text(v, "scope"), pl_fig_text(v, "confidence"),
+                    pl_fig_number(v, "since_requests"));
+    } else if (strcmp(pl_fig_text(v, "word"), "cache") == 0) {
+        pl_soak_bytes(a, pl_fig_number(v, "growth_bytes"));
+        pl_buf_addf(out, "  %s more on %s, at rest since request %.0f\n", a, pl_fig_text(v, "scope"),
+                    pl_fig_number(v, "since_requests"));
+    } else if (pl_fig_has(v, "growth_bytes") && strcmp(pl_fig_text(v, "word"), "stable") != 0) {
+        pl_soak_bytes(a, pl_fig_number(v, "growth_bytes"));
+        pl_buf_addf(out, "  %s more on %s\n", a, pl_fig_text(v, "scope"));
     }
-    if (has(v, "copies"))
-        pl_buf_addf(out, "  %.0f processes hold a model on the same device\n", number(v, "copies"));
+    if (pl_fig_has(v, "copies"))
+        pl_buf_addf(out, "  %.0f processes hold a model on the same device\n", pl_fig_number(v, "copies"));
 }
 
 static void put_batch(struct pl_buf *out, const json_t *b) {
     char peak[24], budget[24], item[24];
-    const char *why = text(b, "limited_by");
-    pl_soak_bytes(peak, number(b, "peak_bytes"));
-    pl_soak_bytes(budget, number(b, "budget_bytes"));
-    pl_buf_addf(out, "  largest batch: %.0f (%s), peak %s of a budget of %s", number(b, "largest"),
-                text(b, "field"), peak, budget);
-    if (has(b, "bytes_per_item")) {
-        pl_soak_bytes(item, number(b, "bytes_per_item"));
+    const char *why = pl_fig_text(b, "limited_by");
+    pl_soak_bytes(peak, pl_fig_number(b, "peak_bytes"));
+    pl_soak_bytes(budget, pl_fig_number(b, "budget_bytes"));
+    pl_buf_addf(out, "  largest batch: %.0f (%s), peak %s of a budget of %s", pl_fig_number(b, "largest"),
+                pl_fig_text(b, "field"), peak, budget);
+    if (pl_fig_has(b, "bytes_per_item")) {
+        pl_soak_bytes(item, pl_fig_number(b, "bytes_per_item"));
         pl_buf_addf(out, ", %s an item", item);
     }
     pl_buf_addf(out, "\n  %s\n",
@@ -211,8 +208,9 @@ static void put_steps(struct pl_buf *out, const json_t *steps) {
     pl_buf_adds(out, "  at a time    a second    median       95 %    refused\n");
     json_array_foreach(steps, i, s) {
         const json_t *l = json_object_get(s, "latency_ms");
-        pl_buf_addf(out, "  %9.0f  %10.1f  %6.1f ms  %6.1f ms  %9.0f\n", number(s, "concurrency"),
-                    number(s, "per_s"), number(l, "median"), number(l, "p95"), number(s, "refused"));
+        pl_buf_addf(out, "  %9.0f  %10.1f  %6.1f ms  %6.1f ms  %9.0f\n", pl_fig_number(s, "concurrency"),
+                    pl_fig_number(s, "per_s"), pl_fig_number(l, "median"), pl_fig_number(l, "p95"),
+                    pl_fig_number(s, "refused"));
     }
 }
 
@@ -223,17 +221,18 @@ static void put_peaks(struct pl_buf *out, const json_t *s) {
     if (json_array_size(list) > 1) pl_buf_adds(out, "  peaks by shape:\n");
     json_array_foreach(list, i, p) {
         if (json_array_size(list) < 2 || i >= PEAKS_SHOWN) break;
-        pl_soak_bytes(bytes, number(p, "bytes"));
+        pl_soak_bytes(bytes, pl_fig_number(p, "bytes"));
         pl_buf_addf(out, "  %10s  ", bytes);
-        put(out, text(p, "tag"));
-        pl_buf_addf(out, " (%.0f)\n", number(p, "requests"));
+        put(out, pl_fig_text(p, "tag"));
+        pl_buf_addf(out, " (%.0f)\n", pl_fig_number(p, "requests"));
     }
     if (json_array_size(list) > PEAKS_SHOWN)
         pl_buf_addf(out, "      and %zu more\n", json_array_size(list) - PEAKS_SHOWN);
     if (json_array_size(batches) > 0) pl_buf_adds(out, "  peaks by batch:\n");
     json_array_foreach(batches, i, p) {
-        pl_soak_bytes(bytes, number(p, "bytes"));
-        pl_buf_addf(out, "  %10s  up to %.0f (%.0f)\n", bytes, number(p, "up_to"), number(p, "requests"));
+        pl_soak_bytes(bytes, pl_fig_number(p, "bytes"));
+        pl_buf_addf(out, "  %10s  up to %.0f (%.0f)\n", bytes, pl_fig_number(p, "up_to"),
+                    pl_fig_number(p, "requests"));
     }
 }
 
@@ -247,39 +246,42 @@ static void put_answers(struct pl_buf *out, const json_t *s) {
                                          "left by the client",
                                          "whose memory was not read in time" };
     const json_t *l = json_object_get(s, "latency_ms");
-    pl_buf_addf(out, "  %.0f answered well", number(s, "ok"));
+    pl_buf_addf(out, "  %.0f answered well", pl_fig_number(s, "ok"));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (has(s, keys[i])) pl_buf_addf(out, ", %.0f %s", number(s, keys[i]), words[i]);
-    if (l != NULL && !has(s, "steps"))
-        pl_buf_addf(out, "; %.0f a second, median %.1f ms", number(s, "per_s"), number(l, "median"));
-    pl_buf_addf(out, "; %.1f s\n", number(s, "seconds"));
+        if (pl_fig_has(s, keys[i])) pl_buf_addf(out, ", %.0f %s", pl_fig_number(s, keys[i]), words[i]);
+    if (l != NULL && !pl_fig_has(s, "steps"))
+        pl_buf_addf(out, "; %.0f a second, median %.1f ms", pl_fig_number(s, "per_s"),
+                    pl_fig_number(l, "median"));
+    pl_buf_addf(out, "; %.1f s\n", pl_fig_number(s, "seconds"));
 }
 
 static void put_scenario(struct pl_buf *out, const json_t *s) {
     const json_t *n, *gaps = json_object_get(s, "gaps");
     size_t i;
-    pl_buf_addf(out, "\n%s\n", text(s, "scenario"));
+    pl_buf_addf(out, "\n%s\n", pl_fig_text(s, "scenario"));
     put_curves(out, s);
-    if (has(s, "batch")) put_batch(out, json_object_get(s, "batch"));
-    if (strcmp(text(s, "scenario"), "batch") != 0) put_verdict(out, json_object_get(s, "verdict"));
-    if (has(s, "holder")) {
+    if (pl_fig_has(s, "batch")) put_batch(out, json_object_get(s, "batch"));
+    if (strcmp(pl_fig_text(s, "scenario"), "batch") != 0) put_verdict(out, json_object_get(s, "verdict"));
+    if (pl_fig_has(s, "holder")) {
         pl_buf_adds(out, "  held by ");
-        put(out, text(s, "holder"));
+        put(out, pl_fig_text(s, "holder"));
         pl_buf_adds(out, "\n");
     }
-    if (has(s, "top_tag")) {
+    if (pl_fig_has(s, "top_tag")) {
         pl_buf_adds(out, "  grows with ");
-        put(out, text(s, "top_tag"));
-        pl_buf_addf(out, ", %.0f %% of it in requests that failed\n", number(s, "failed_share") * 100);
+        put(out, pl_fig_text(s, "top_tag"));
+        pl_buf_addf(out, ", %.0f %% of it in requests that failed\n", pl_fig_number(s, "failed_share") * 100);
     }
-    if (has(s, "field")) pl_buf_addf(out, "  %s from 1 to %.0f\n", text(s, "field"), number(s, "longest"));
-    if (has(s, "failing_by")) pl_buf_addf(out, "  made to fail by: %s\n", text(s, "failing_by"));
+    if (pl_fig_has(s, "field"))
+        pl_buf_addf(out, "  %s from 1 to %.0f\n", pl_fig_text(s, "field"), pl_fig_number(s, "longest"));
+    if (pl_fig_has(s, "failing_by"))
+        pl_buf_addf(out, "  made to fail by: %s\n", pl_fig_text(s, "failing_by"));
     if (gaps != NULL) {
         char device[24], host[24];
-        pl_soak_bytes(device, number(gaps, "device_bytes"));
-        pl_soak_bytes(host, number(gaps, "host_bytes"));
+        pl_soak_bytes(device, pl_fig_number(gaps, "device_bytes"));
+        pl_soak_bytes(host, pl_fig_number(gaps, "host_bytes"));
         pl_buf_addf(out, "  %.0f pauses of %.0f ms: %s more on the device after them, %s on the host\n",
-                    number(gaps, "count"), number(gaps, "ms"), device, host);
+                    pl_fig_number(gaps, "count"), pl_fig_number(gaps, "ms"), device, host);
     }
     put_steps(out, json_object_get(s, "steps"));
     put_peaks(out, s);
@@ -340,12 +342,12 @@ static void put_all(const json_t *doc, struct pl_buf *out) {
     const json_t *s, *gpu = json_object_get(doc, "gpu");
     size_t i;
     pl_buf_adds(out, "plimsoll soak ");
-    put(out, text(doc, "target"));
+    put(out, pl_fig_text(doc, "target"));
     pl_buf_adds(out, " ");
-    put(out, text(doc, "route"));
+    put(out, pl_fig_text(doc, "route"));
     if (gpu != NULL) {
         pl_buf_adds(out, ", on ");
-        put(out, text(gpu, "name"));
+        put(out, pl_fig_text(gpu, "name"));
     }
     pl_buf_adds(out, "\n");
     if (json_is_true(json_object_get(doc, "dry_run")))
@@ -353,10 +355,10 @@ static void put_all(const json_t *doc, struct pl_buf *out) {
     put_table(out, doc);
     json_array_foreach(json_object_get(doc, "scenarios"), i, s) put_scenario(out, s);
     pl_buf_addf(out, "\n%s\n",
-                strcmp(text(doc, "result"), "clean") == 0    ? "clean"
-                : strcmp(text(doc, "result"), "leak") == 0   ? "it leaks"
-                : strcmp(text(doc, "result"), "failed") == 0 ? "it failed"
-                                                             : "not known: see what is said above");
+                strcmp(pl_fig_text(doc, "result"), "clean") == 0    ? "clean"
+                : strcmp(pl_fig_text(doc, "result"), "leak") == 0   ? "it leaks"
+                : strcmp(pl_fig_text(doc, "result"), "failed") == 0 ? "it failed"
+                                                                    : "not known: see what is said above");
 }
 
 void pl_soak_text(const json_t *doc, struct pl_buf *out) {
@@ -369,62 +371,46 @@ void pl_soak_text(const json_t *doc, struct pl_buf *out) {
 
 /* --- JUnit: a case for each scenario. Leaks are failures; what could not be judged is an error. */
 
-static void xml(struct pl_buf *out, const char *s) {
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        const char *as = c == '&'   ? "&amp;"
-                         : c == '<' ? "&lt;"
-                         : c == '>' ? "&gt;"
-                         : c == '"' ? "&quot;"
-                                    : NULL;
-        if (as != NULL)
-            pl_buf_adds(out, as);
-        else if (c >= ' ' || c == '\n' || c == '\t')
-            pl_buf_add(out, s, 1);
-        else
-            pl_buf_adds(out, " ");
-    }
-}
-
 static void put_case(struct pl_buf *out, const json_t *s, const char *target) {
-    const char *result = text(s, "result");
+    const char *result = pl_fig_text(s, "result");
     struct pl_buf story;
     pl_buf_init(&story, 0);
     put_scenario(&story, s);
     pl_buf_adds(out, "  <testcase classname=\"plimsoll.soak.");
-    xml(out, target);
-    pl_buf_addf(out, "\" name=\"%s\" time=\"%.3f\">\n", text(s, "scenario"), number(s, "seconds"));
+    pl_out_xml(out, target);
+    pl_buf_addf(out, "\" name=\"%s\" time=\"%.3f\">\n", pl_fig_text(s, "scenario"),
+                pl_fig_number(s, "seconds"));
     bool bad = strcmp(result, "leak") == 0 || strcmp(result, "failed") == 0;
     if (bad || strcmp(result, "unknown") == 0) {
         const json_t *v = json_object_get(s, "verdict");
         const json_t *notes = json_object_get(s, "notes");
         const char *why = json_string_value(json_array_get(notes, bad ? 0 : json_array_size(notes) - 1));
         pl_buf_addf(out, "    <%s type=\"%s\" message=\"", bad ? "failure" : "error",
-                    strcmp(result, "leak") == 0 ? text(v, "word") : result);
+                    strcmp(result, "leak") == 0 ? pl_fig_text(v, "word") : result);
         if (strcmp(result, "leak") == 0) {
             char bytes[24];
             growth(v, bytes);
-            xml(out, text(v, "text"));
-            if (has(v, "bytes_per_request")) pl_buf_addf(out, ": %s a request", bytes);
-            if (has(s, "holder")) {
+            pl_out_xml(out, pl_fig_text(v, "text"));
+            if (pl_fig_has(v, "bytes_per_request")) pl_buf_addf(out, ": %s a request", bytes);
+            if (pl_fig_has(s, "holder")) {
                 pl_buf_adds(out, ", held by ");
-                xml(out, text(s, "holder"));
+                pl_out_xml(out, pl_fig_text(s, "holder"));
             }
         } else {
-            xml(out, why != NULL ? why : "it could not be judged");
+            pl_out_xml(out, why != NULL ? why : "it could not be judged");
         }
         pl_buf_adds(out, "\">");
-        xml(out, pl_buf_text(&story));
+        pl_out_xml(out, pl_buf_text(&story));
         pl_buf_addf(out, "</%s>\n", bad ? "failure" : "error");
     } else {
         if (strcmp(result, "skipped") == 0) {
             const char *why = json_string_value(json_array_get(json_object_get(s, "notes"), 0));
             pl_buf_adds(out, "    <skipped message=\"");
-            xml(out, why != NULL ? why : "it does not apply");
+            pl_out_xml(out, why != NULL ? why : "it does not apply");
             pl_buf_adds(out, "\"/>\n");
         }
         pl_buf_adds(out, "    <system-out>");
-        xml(out, pl_buf_text(&story));
+        pl_out_xml(out, pl_buf_text(&story));
         pl_buf_adds(out, "</system-out>\n");
     }
     pl_buf_adds(out, "  </testcase>\n");
@@ -436,17 +422,18 @@ void pl_soak_junit(const json_t *doc, struct pl_buf *out) {
     size_t i, failures = 0, errors = 0, skipped = 0;
     double seconds = 0;
     json_array_foreach(list, i, s) {
-        failures += strcmp(text(s, "result"), "leak") == 0 || strcmp(text(s, "result"), "failed") == 0;
-        errors += strcmp(text(s, "result"), "unknown") == 0;
-        skipped += strcmp(text(s, "result"), "skipped") == 0;
-        seconds += number(s, "seconds");
+        failures +=
+            strcmp(pl_fig_text(s, "result"), "leak") == 0 || strcmp(pl_fig_text(s, "result"), "failed") == 0;
+        errors += strcmp(pl_fig_text(s, "result"), "unknown") == 0;
+        skipped += strcmp(pl_fig_text(s, "result"), "skipped") == 0;
+        seconds += pl_fig_number(s, "seconds");
     }
     pl_buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"plimsoll soak ");
-    xml(out, text(doc, "target"));
+    pl_out_xml(out, pl_fig_text(doc, "target"));
     pl_buf_addf(out,
                 "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\" time=\"%.3f\" "
                 "timestamp=\"%.19s\">\n",
-                json_array_size(list), failures, errors, skipped, seconds, text(doc, "ts"));
-    json_array_foreach(list, i, s) put_case(out, s, text(doc, "target"));
+                json_array_size(list), failures, errors, skipped, seconds, pl_fig_text(doc, "ts"));
+    json_array_foreach(list, i, s) put_case(out, s, pl_fig_text(doc, "target"));
     pl_buf_adds(out, "</testsuite>\n");
 }

@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/figures.h"
 #include "cli/soak.h"
 
 #define KNEE 0.9
-
-static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 static const json_t *scenario(const json_t *doc, const char *name) {
     const json_t *s;
@@ -25,8 +24,8 @@ static const json_t *knee(const json_t *steps, const char *key) {
     const json_t *s;
     double best = 0;
     size_t i;
-    json_array_foreach(steps, i, s) best = fmax(best, number(s, key));
-    json_array_foreach(steps, i, s) if (best > 0 && number(s, key) >= KNEE * best) return s;
+    json_array_foreach(steps, i, s) best = fmax(best, pl_fig_number(s, key));
+    json_array_foreach(steps, i, s) if (best > 0 && pl_fig_number(s, key) >= KNEE * best) return s;
     return NULL;
 }
 
@@ -44,13 +43,13 @@ static void round_up(char out[24], double ms) {
 static void put_batch(const json_t *doc, struct pl_buf *out) {
     const json_t *s = scenario(doc, "batch"), *b = json_object_get(s, "batch");
     const json_t *k = knee(json_object_get(s, "batch_steps"), "items_per_s");
-    double most = b != NULL ? number(b, "largest") : 0;
+    double most = b != NULL ? pl_fig_number(b, "largest") : 0;
     if (k == NULL && most <= 0) return;
-    double size = k != NULL ? number(k, "size") : most;
+    double size = k != NULL ? pl_fig_number(k, "size") : most;
     if (most > 0 && size > most) size = most;
     if (k != NULL)
         pl_buf_addf(out, "# in the service's decorator (%.0f items a second in batches of %.0f",
-                    number(k, "items_per_s"), number(k, "size"));
+                    pl_fig_number(k, "items_per_s"), pl_fig_number(k, "size"));
     else
         pl_buf_addf(out, "# in the service's decorator (");
     if (most > 0) pl_buf_addf(out, "%sat most %.0f fit into the budget", k != NULL ? "; " : "", most);
@@ -68,7 +67,7 @@ void pl_soak_tune(const json_t *doc, struct pl_buf *out) {
         return;
     }
     const json_t *l = json_object_get(k, "latency_ms");
-    double per_s = number(k, "per_s"), p99 = number(l, "p99");
+    double per_s = pl_fig_number(k, "per_s"), p99 = pl_fig_number(l, "p99");
     /* ten times what the slowest take at the knee; half of it may be spent in the queue */
     double timeout_ms = fmax(1000, 10 * p99), wait_ms = fmin(10000, fmax(1000, timeout_ms / 2));
     round_up(timeout, timeout_ms + wait_ms);
@@ -77,9 +76,10 @@ void pl_soak_tune(const json_t *doc, struct pl_buf *out) {
     pl_buf_addf(out,
                 "# plimsoll soak --tune, %.200s: the knee is at %.0f at a time, %.1f a second, median %.1f "
                 "ms, 99 %% within %.1f ms\n",
-                route != NULL ? route : "", number(k, "concurrency"), per_s, number(l, "median"), p99);
+                route != NULL ? route : "", pl_fig_number(k, "concurrency"), per_s,
+                pl_fig_number(l, "median"), p99);
     pl_buf_addf(out, "services:\n  %s:\n    traffic:\n      max_concurrency: %.0f\n      timeout: %s\n",
-                service != NULL ? service : "service", number(k, "concurrency"), timeout);
+                service != NULL ? service : "service", pl_fig_number(k, "concurrency"), timeout);
     pl_buf_addf(out, "      queue: { max_requests: %.0f, max_wait: %s }\n", fmin(queue, 1000000), wait);
     put_batch(doc, out);
 }

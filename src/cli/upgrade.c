@@ -20,35 +20,29 @@ struct who {
 
 /* False and no error in err: nobody answers at the moment. */
 static bool ask_who(struct pl_client *c, struct who *out, struct pl_err *err) {
-    struct pl_buf body;
-    int status;
-    if (!pl_client_ask(c, "GET", "/status", NULL, &status, &body, err)) return false;
-    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *doc = pl_client_document(c, "/status", err);
+    if (doc == NULL) return false;
     const char *version = json_string_value(json_object_get(doc, "version"));
     const char *started = json_string_value(json_object_get(doc, "started"));
     out->pid = json_integer_value(json_object_get(json_object_get(doc, "pid"), "main"));
     snprintf(out->version, sizeof out->version, "%s", version != NULL ? version : "");
     snprintf(out->started, sizeof out->started, "%s", started != NULL ? started : "");
     json_decref(doc);
-    pl_buf_free(&body);
     return out->pid > 0 || PL_FAIL(err, PL_E_SYS, "the server's status cannot be read");
 }
 
 /* True: it has failed, `why` says it. */
 static bool has_failed(struct pl_client *c, const char *action, char *why, size_t room) {
-    struct pl_buf body;
     struct pl_err err;
     char target[64];
-    int status;
     snprintf(target, sizeof target, "/actions/%s", action);
-    if (!pl_client_ask(c, "GET", target, NULL, &status, &body, &err)) return false;
-    json_t *doc = json_loadb(body.data, body.len, 0, NULL);
+    json_t *doc = pl_client_document(c, target, &err);
+    if (doc == NULL) return false;
     const char *state = json_string_value(json_object_get(doc, "state"));
     const char *message = json_string_value(json_object_get(doc, "message"));
     bool failed = state != NULL && strcmp(state, "failed") == 0;
     snprintf(why, room, "%s", message != NULL ? message : "");
     json_decref(doc);
-    pl_buf_free(&body);
     return failed;
 }
 

@@ -9,7 +9,10 @@
 json_t *pl_json_load(const char *text, size_t len, struct pl_err *err) {
     json_error_t at;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &at);
-    if (root == NULL)
+    /* where jansson finds no memory in the middle of a value, it has no words for it */
+    if (root == NULL && (at.text[0] == '\0' || json_error_code(&at) == json_error_out_of_memory))
+        PL_FAIL(err, PL_E_NOMEM, "no memory to read it");
+    else if (root == NULL)
         PL_FAIL(err, PL_E_CONFIG, "is not JSON at byte %d: %s", at.position, pl_quote(at.text).text);
     return root;
 }

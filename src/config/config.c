@@ -291,9 +291,14 @@ static bool store(struct pl_config *cfg, size_t service, const struct pl_option 
 
 /* Values travel as JSON. */
 static bool check_utf8(const char *text, struct pl_err *err) {
-    json_t *string = json_string(text); /* NULL when it is not */
-    json_decref(string);
-    return string != NULL || PL_FAIL(err, PL_E_CONFIG, "'%s' is not UTF-8", pl_quote(text).text);
+    size_t left = strlen(text);
+    for (const unsigned char *s = (const unsigned char *)text; left > 0;) {
+        size_t n = *s < 0x80 ? 1 : pl_utf8_length(s, left);
+        if (n == 0) return PL_FAIL(err, PL_E_CONFIG, "'%s' is not UTF-8", pl_quote(text).text);
+        s += n;
+        left -= n;
+    }
+    return true;
 }
 
 bool pl_config_set_option(struct pl_config *cfg, size_t service, const struct pl_option *o, const char *text,

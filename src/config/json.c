@@ -66,7 +66,9 @@ static bool take_values(struct pl_config *cfg, size_t service, const json_t *val
         if (pl_config_set_option(cfg, service, o, text, origin_named(get_text(value, "origin")),
                                  place != NULL ? place : "", &err))
             continue;
-        if (strict) {
+        /* without memory it is not the text that is wrong: a main that went on would serve with other
+         * settings */
+        if (strict || err.code == PL_E_NOMEM) {
             *why = err;
             return pl_err_wrap(why, "accepted configuration");
         }

@@ -233,8 +233,10 @@ static struct pl_http_fault undo_absolute(struct pl_http_head *h, const struct p
 }
 
 static struct pl_http_fault read_target(struct pl_http_head *h, const struct pl_http_header *host) {
-    const char *target = pl_http_at(h, h->target);
+    const char *target = pl_http_at(h, h->target), *behind = target + h->target_len;
     if (h->target_len == 0) return BAD("no target");
+    if (h->target != h->method + h->method_len + 1) return BAD("more than one space before the target");
+    if (behind[0] != ' ' || behind[1] != 'H') return BAD("more than one space before the version");
     for (uint32_t i = 0; i < h->target_len; i++)
         if (target[i] <= ' ' || target[i] > '~' || target[i] == '#')
             return BAD("byte not allowed in a target");

@@ -418,7 +418,9 @@ static json_t *parse(const char *text, size_t len, struct pl_err *err) {
         return NULL;
     }
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &at);
-    if (root == NULL)
+    if (root == NULL && at.text[0] == '\0') /* jansson has no words for it */
+        PL_FAIL(err, PL_E_NOMEM, "no memory to read it");
+    else if (root == NULL)
         PL_FAIL(err, PL_E_CONFIG, "%d:%d: %s", at.line, at.column, at.text);
     else if (!json_is_object(root))
         PL_FAIL(err, PL_E_CONFIG, "1:1: an object is expected");
@@ -439,6 +441,7 @@ bool pl_model_read_config(const char *text, size_t len, struct pl_arena *arena, 
     out->origin = "config.json";
     bool ok = read_all(&r);
     json_decref(root);
+    if (ok && arena->refused) return PL_FAIL(err, PL_E_NOMEM, "no memory for the model"); /* a note is lost */
     return ok;
 }
 

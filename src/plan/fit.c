@@ -415,7 +415,8 @@ bool pl_plan_make(const struct pl_ask *ask, const struct pl_model *m, const stru
     finish(out);
     if (out->need == UINT64_MAX || w->total == UINT64_MAX)
         return PL_FAIL(err, PL_E_CONFIG, "the sizes in the file are too large for any model");
-    return true;
+    /* What was tried without memory looked as if it did not fit. */
+    return !arena->refused || PL_FAIL(err, PL_E_NOMEM, "no memory to plan with");
 }
 
 int pl_plan_status(const struct pl_plan *p) { return p->fits ? 0 : 1; }

@@ -147,5 +147,5 @@ bool pl_plan_show_json(const struct pl_plan *p, bool strategies, struct pl_arena
     ok = ok && pl_buf_adds(b, ",\"notes\":[");
     for (const struct pl_note *n = p->model->notes; n != NULL && ok; n = n->next)
         ok = (n == p->model->notes || more(b)) && pl_buf_add_json(b, n->text, strlen(n->text));
-    return ok && pl_buf_adds(b, "]}\n");
+    return ok && pl_buf_adds(b, "]}\n") && !arena->refused;
 }

@@ -199,7 +199,7 @@ bool pl_plan_show(const struct pl_plan *p, bool explain, struct pl_arena *arena,
     if (ok && explain) ok = formulas(p, out);
     for (const struct pl_note *n = p->model->notes; n != NULL && ok; n = n->next)
         ok = pl_buf_addf(out, "%snote: %s\n", n == p->model->notes ? "\n" : "", n->text);
-    return ok;
+    return ok && !arena->refused;
 }
 
 bool pl_plan_show_strategies(const struct pl_plan *p, struct pl_arena *arena, struct pl_buf *b) {
@@ -215,5 +215,5 @@ bool pl_plan_show_strategies(const struct pl_plan *p, struct pl_arena *arena, st
         ok = pl_buf_addf(b, "  %-24s %11s %9" PRIu64 " %11s %4u %%  %s\n", s[i].name,
                          pl_bytes_text(pool, s[i].pool), s[i].concurrency, pl_bytes_text(wasted, s[i].wasted),
                          s[i].busy / 10, s[i].price);
-    return ok;
+    return ok && !arena->refused;
 }

@@ -17,11 +17,6 @@ GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 WEIGHTS = 32 * MIB
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("drydock-cache")
-
-
 def start(serve, cache, target, *flags):
     return serve(target, *flags, service="accounts", python=dock.torch_python(),
                  before=[paths.plimsoll, "drydock", "-q", "--"], env={"PLIMSOLL_CACHE": str(cache)}).ready()

@@ -14,11 +14,6 @@ GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 EXPECTED = json.loads((ROOT / "tests/data/drydock/snapshots.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("drydock-cache")
-
-
 @pytest.fixture(params=["2.15", pytest.param("2.8", marks=pytest.mark.full)])
 def version(request):
     return request.param

@@ -19,11 +19,6 @@ def line_of(text):
     return next(n for n, line in enumerate(SOURCE, 1) if text in line)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("drydock-cache")
-
-
 def start(serve, cache, *flags, env=None):
     return serve("service:Holders", *flags, service="holders", python=dock.torch_python(),
                  before=[paths.plimsoll, "drydock", "-q", "--gpu", "mine:8GiB", "--"],

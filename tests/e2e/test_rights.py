@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -240,3 +241,51 @@ def test_the_environment_of_a_worker_has_nothing_of_ours(serve, tmp_path):
             "PLIMSOLL_GENERATION", "PLIMSOLL_WORKER", "PLIMSOLL_WORKER_NAME", "PLIMSOLL_PAGE_FD", "PLIMSOLL_CONTROL_FD", "PLIMSOLL_AGENTS"}
         for secret in ("sk-0123456789abcdef0123", token, "open sesame"):
             assert secret not in str(env)
+
+
+OURS = {name: status_of(os.getpid(), name) for name in ("NoNewPrivs", "Seccomp")}
+can_filter = pytest.mark.skipif(OURS != {"NoNewPrivs": ["0"], "Seccomp": ["0"]}, reason="these tests run behind a filter already")
+
+
+def fence_of(pid):
+    return {name: status_of(pid, name)[0] for name in OURS}
+
+
+@can_filter
+@pytest.mark.asan
+def test_main_gives_up_what_it_never_needs_and_the_others_keep_it(serve):
+    server = echo(serve)
+    for _ in range(2):  # the next main does the same
+        pids = pids_of(server)
+        assert fence_of(pids["main"]) == {"NoNewPrivs": "1", "Seccomp": "2"}
+        assert fence_of(pids["keeper"]) == fence_of(pids["worker"]) == {"NoNewPrivs": "0", "Seccomp": "0"}
+        threads = [fence_of(f"{pids['main']}/task/{t}") for t in os.listdir(f"/proc/{pids['main']}/task")]
+        assert len(threads) > 1 and {t["Seccomp"] for t in threads} == {"2"}, "every thread has it"
+        mark = server.log.mark()
+        os.kill(pids["main"], signal.SIGKILL)
+        server.wait_for("main.adopted", since=mark)
+        server.wait_until(server.try_status)
+    assert server.post("/x", {}).status == 200 and server.verb("restart", "echo").returncode == 0
+
+
+@can_filter
+def test_a_main_that_dies_again_and_again_goes_on_without_refusals(serve):
+    """It may have died of one. What it would have been refused is logged by the kernel."""
+    server = echo(serve)
+    for _ in range(2):
+        mark = server.log.mark()
+        os.kill(server.main_pid(), signal.SIGKILL)
+        server.wait_for("main.adopted", since=mark)
+        server.wait_until(server.try_status)
+    told = server.wait_for("main.fence", since=mark)
+    assert (told["state"], told["reason"]) == ("log", "main has crashed twice")
+    assert server.post("/x", {}).status == 200
+
+
+@can_filter
+def test_the_fence_can_be_left_out_or_only_log(serve):
+    server = echo(serve, "--main.fence", "off")
+    assert fence_of(pids_of(server)["main"]) == {"NoNewPrivs": "0", "Seccomp": "0"} and not server.log.find("main.fence")
+    other = echo(serve, "--main.fence", "log")
+    assert fence_of(pids_of(other)["main"]) == {"NoNewPrivs": "1", "Seccomp": "2"}
+    assert other.wait_for("main.fence")["state"] == "log"

@@ -12,37 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from rig import dock, host, paths, wire
+from rig import dock, host, paths, tutorials, wire
 from rig.server import ROOT, clean_environment
 
 torch = pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
 pytestmark = [pytest.mark.timeout(400)]
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
-TUTORIALS = ROOT / "tests/data/tutorials"
-EXPECTED = json.loads((TUTORIALS / "expected.json").read_text())
-# What expected.json says of the worker entry that Plimsoll uses: one import, one copy.
-ONE_COPY = {"bad/module_level_load.py", "bad/tutorial_service.py"}
-# BentoML 1.4.40 ends at its start over the schema of Shape((None, 3)), under `bentoml serve` as well.
-NOT_SERVED = {"bad/batch_without_cap.py", "good/one_gpu_worker.py"}
 QUICK = {"bad/gpu_cache.py"}
 SCENARIOS = {"identical": "identical", "failing": "failing", "mixed_shapes": "shapes", "cancelled_streams": "cancel",
              "start": "identical", "bentoml serve": "identical"}
 LEAKS = {"leak", "host_leak", "duplicate_load"}
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("drydock-cache")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory, cache):
-    """A BentoML store with the two models that some services load."""
-    home = tmp_path_factory.mktemp("bentoml")
-    done = dock.Dock(home, cache).run(dock.torch_python(), TUTORIALS / "save_model.py",
-                                      env={"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"})
-    assert done.returncode == 0, done.stderr
-    return home
 
 
 class Soak:
@@ -83,29 +62,17 @@ def in_dock(cache, *more, gpu="a100-40"):
 
 
 def request_of(name):
-    row = EXPECTED[name]
-    body = row["request"]["body"]
-    if row["service"] == "InferenceService":
-        body = {"batch": [[0.5] * (3 * 224 * 224)]}
+    row = tutorials.expected[name]
     words = ["--route", row["request"]["path"]]
     if "failing_body" in row["request"]:
         words += ["--failing", json.dumps(row["request"]["failing_body"])]
-    return words, body
-
-
-def cases():
-    for name, row in sorted(EXPECTED.items()):
-        word = row.get("soak", {}).get("verdict")
-        if word is not None and name not in NOT_SERVED:
-            word = "stable" if name in ONE_COPY else word
-            yield pytest.param(name, word, id=name, marks=[] if name in QUICK else [pytest.mark.full])
+    return words, tutorials.body(name)
 
 
 @torch
-@pytest.mark.parametrize("name, word", list(cases()))
+@pytest.mark.parametrize("name, word", list(tutorials.cases(QUICK)))
 def test_the_tutorials_get_the_verdict_they_deserve(soak, cache, request, tmp_path, name, word):
-    row = EXPECTED[name]
-    folder, file = name.split("/")
+    row = tutorials.expected[name]
     flags, env = in_dock(cache)
     if "needs" in row["soak"]:
         env["BENTOML_HOME"] = str(request.getfixturevalue("store"))
@@ -115,8 +82,8 @@ def test_the_tutorials_get_the_verdict_they_deserve(soak, cache, request, tmp_pa
     many = 3000 if scenario == "cancel" else 2000
     if row["service"] == "InferenceService":
         many = 600  # a request is a megabyte
-    done = soak.json(f"{file.removesuffix('.py')}:{row['service']}", *flags, *words, "--body", f"@{tmp_path / 'body.json'}",
-                     "--scenario", scenario, "--requests", many, cwd=TUTORIALS / folder, env=env)
+    done = soak.json(tutorials.target(name), *flags, *words, "--body", f"@{tmp_path / 'body.json'}",
+                     "--scenario", scenario, "--requests", many, cwd=(tutorials.folder / name).parent, env=env)
     one = done.doc["scenarios"][0]
     verdict = one["verdict"]
     assert verdict["word"] == word, done.doc
@@ -450,8 +417,9 @@ def test_check_names_the_host_that_a_start_wants(soak, tmp_path):
 @pytest.mark.timeout(1200)
 def test_check_is_the_checklist_on_one_page(soak, cache):
     words = ["--body", '{"x": [1.0, 2.0, 3.0]}', "--python", dock.torch_python()]
-    good = soak.run("check", "load_at_start.py:LoadAtStart", *words, cwd=TUTORIALS / "good", env={"PLIMSOLL_CACHE": str(cache)})
-    bad = soak.run("check", "gpu_cache.py:GpuCache", *words, cwd=TUTORIALS / "bad", env={"PLIMSOLL_CACHE": str(cache)})
+    env = {"PLIMSOLL_CACHE": str(cache)}
+    good = soak.run("check", "load_at_start.py:LoadAtStart", *words, cwd=tutorials.folder / "good", env=env)
+    bad = soak.run("check", "gpu_cache.py:GpuCache", *words, cwd=tutorials.folder / "bad", env=env)
     for done in (good, bad):
         lines = done.stdout.splitlines()
         assert len(lines) <= 60 and max(map(len, lines)) <= 80, done.stdout

@@ -8,43 +8,20 @@ import threading
 
 import pytest
 
-from rig import Load, dock, paths, wire
-from rig.server import ROOT
+from rig import Load, dock, paths, tutorials, wire
 
 pytestmark = [pytest.mark.timeout(300),
               pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")]
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
-TUTORIALS = ROOT / "tests/data/tutorials"
-EXPECTED = json.loads((TUTORIALS / "expected.json").read_text())
 BAD_WORDS = {"leak", "host_leak", "outside_pytorch", "duplicate_load"}
 CONFIRMS, SETTLES = 3300, 550
-# Under the worker entry that Plimsoll uses there is one import, and one copy: expected.json says so in its notes.
-ONE_COPY = {"bad/module_level_load.py", "bad/tutorial_service.py"}
-# BentoML 1.4.40 ends at its start over the schema of Shape((None, 3)), under `bentoml serve` as well.
-NOT_SERVED = {"bad/batch_without_cap.py", "good/one_gpu_worker.py"}
 QUICK = {"bad/gpu_cache.py", "bad/no_length_cap.py", "bad/workers_on_one_gpu.py", "bad/spawn_reload.py", "good/gpu_snapshot.py",
          "good/debug_buffer_on_device.py"}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("drydock-cache")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory, cache):
-    """A BentoML store with the two models that some services load."""
-    home = tmp_path_factory.mktemp("bentoml")
-    done = dock.Dock(home, cache).run(dock.torch_python(), TUTORIALS / "save_model.py",
-                                      env={"BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"})
-    assert done.returncode == 0, done.stderr
-    return home
-
-
 def tutorial(serve, cache, name, *flags, card=(), **env):
-    folder, file = name.split("/")
-    return serve(f"{file.removesuffix('.py')}:{EXPECTED[name]['service']}", "--logs.access", "off", *flags,
-                 service=TUTORIALS / folder, python=dock.torch_python(),
+    return serve(tutorials.target(name), "--logs.access", "off", *flags, service=(tutorials.folder / name).parent,
+                 python=dock.torch_python(),
                  before=[paths.plimsoll, "drydock", "-q", *card, "--"], env={"PLIMSOLL_CACHE": str(cache), **env})
 
 
@@ -54,13 +31,11 @@ def accounts(serve, cache, *flags, card=("--gpu", "small:2GiB", "--context", "10
 
 
 def bodies(name):
-    row = EXPECTED[name]
+    row = tutorials.expected[name]
     request, scenario = row["request"], row["soak"]["scenario"]
     if scenario == "mixed_shapes":
         return ({"text": "a" * (1 + i * 37 % 4000)} for i in itertools.count())
-    if row["service"] == "InferenceService":
-        return itertools.repeat({"batch": [[0.5] * (3 * 224 * 224)]})
-    return itertools.repeat(request["failing_body"] if scenario == "failing" else request["body"])
+    return itertools.repeat(request["failing_body"] if scenario == "failing" else tutorials.body(name))
 
 
 def leave_a_stream(server, path, data):
@@ -74,7 +49,7 @@ def leave_a_stream(server, path, data):
 def send(server, name, count):
     """The scenario of expected.json, one request after the other; streams are left by 32 clients at once, so that few come
     to their end before."""
-    row, conn = EXPECTED[name], wire.connection(server.address)
+    row, conn = tutorials.expected[name], wire.connection(server.address)
     path, scenario = row["request"]["path"], row["soak"]["scenario"]
     if scenario == "cancelled_streams":
         data = json.dumps(row["request"]["body"]).encode()
@@ -91,17 +66,9 @@ def words(server):
     return {e["verdict"] for e in server.log.find("memory.verdict")}
 
 
-def cases():
-    for name, row in sorted(EXPECTED.items()):
-        word = row.get("soak", {}).get("verdict")
-        if word is not None and name not in NOT_SERVED:
-            word = "stable" if name in ONE_COPY else word
-            yield pytest.param(name, word, id=name, marks=[] if name in QUICK else [pytest.mark.full])
-
-
-@pytest.mark.parametrize("name, word", list(cases()))
+@pytest.mark.parametrize("name, word", list(tutorials.cases(QUICK)))
 def test_the_tutorials_are_called_what_they_are(serve, cache, request, name, word):
-    row = EXPECTED[name]
+    row = tutorials.expected[name]
     env = {"BENTOML_HOME": str(request.getfixturevalue("store"))} if "needs" in row["soak"] else {}
     streams = row["soak"]["scenario"] == "cancelled_streams"
     flags = ("--replace.zombies", 100000) if streams else ()  # a stream that is left runs on for a moment

@@ -17,11 +17,6 @@ SERVERS = ROOT / "tests/e2e/servers"
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("drydock-cache")
-
-
 def asgi(serve, *flags, python=paths.python, env=None, **more):
     words = [python, "-m", "uvicorn", "--app-dir", SERVERS, "asgi:app", "--log-level", "warning", "--uds", "{socket}"]
     return serve(None, "--name", "plain", *flags, "--", *words, env=env, python=python, **more).ready()

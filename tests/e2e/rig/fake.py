@@ -98,6 +98,16 @@ class FakeWorker:
             out, self._seen = self._seen, []
         return out
 
+    def listen(self):
+        """The path of a socket where it answers whoever comes: for a proxy that is not ours."""
+        path = self.folder / "worker.sock"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen(64)
+        self._hold(listener)
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        return path
+
     def seen(self):
         """How many requests have reached it since take()."""
         with self._lock:

@@ -51,6 +51,20 @@ TEST(a_size_that_would_overflow_is_refused) {
     pl_arena_free(&a);
 }
 
+TEST(who_tries_many_things_can_ask_once_whether_one_was_refused) {
+    struct pl_arena a;
+    pl_arena_init(&a, 4096);
+    struct pl_arena_mark m = pl_arena_mark(&a);
+    assert_non_null(pl_arena_alloc(&a, 4000));
+    assert_false(a.refused);
+    assert_null(pl_arena_alloc(&a, 4000));
+    pl_arena_rollback(&a, m);
+    assert_non_null(pl_arena_alloc(&a, 4000));
+    assert_true(a.refused);
+    pl_arena_free(&a);
+}
+
 RUN(cmocka_unit_test(cap_is_a_null_not_a_crash), cmocka_unit_test(rollback_returns_to_the_mark),
     cmocka_unit_test(memory_is_zeroed_and_aligned_also_where_it_was_used_before),
-    cmocka_unit_test(a_size_that_would_overflow_is_refused))
+    cmocka_unit_test(a_size_that_would_overflow_is_refused),
+    cmocka_unit_test(who_tries_many_things_can_ask_once_whether_one_was_refused))

@@ -156,7 +156,7 @@ static inline void pass(uint64_t ms) {
 }
 
 /* --- sockets that never block */
-static int client(void) {
+static inline int client(void) {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(W.port) };
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -174,7 +174,7 @@ static inline void leave(int fd) {
     close(fd);
     turn();
 }
-static void put_bytes(int fd, const char *bytes, size_t len) {
+static inline void put_bytes(int fd, const char *bytes, size_t len) {
     for (unsigned idle = 0; len > 0; idle++) {
         ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
         assert_true(n >= 0 || errno == EAGAIN);
@@ -186,20 +186,20 @@ static void put_bytes(int fd, const char *bytes, size_t len) {
         turn();
     }
 }
-static void put(int fd, const char *text) { put_bytes(fd, text, strlen(text)); }
+static inline void put(int fd, const char *text) { put_bytes(fd, text, strlen(text)); }
 
 /* Reads what there is into seen; returns false at the end of the stream. */
-static bool read_more(int fd) {
+static inline bool read_more(int fd) {
     ssize_t n = recv(fd, seen + seen_len, sizeof seen - 1 - seen_len, 0);
     if (n > 0) seen_len += (size_t)n;
     seen[seen_len] = '\0';
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
-static void forget_seen(void) {
+static inline void forget_seen(void) {
     seen_len = 0;
     seen[0] = '\0';
 }
-static void read_until(int fd, const char *text) {
+static inline void read_until(int fd, const char *text) {
     forget_seen();
     for (unsigned i = 0; strstr(seen, text) == NULL; i++) {
         turn();
@@ -237,7 +237,7 @@ static inline bool is_silent(int fd) {
 static inline bool has(const char *text) { return strstr(seen, text) != NULL; }
 
 /* --- the workers */
-static int worker_takes(unsigned slot) {
+static inline int worker_takes(unsigned slot) {
     for (unsigned i = 0; i < 2000; i++) {
         turn();
         int fd = accept4(W.listeners[slot - 1], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
