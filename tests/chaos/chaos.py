@@ -78,6 +78,15 @@ def count_loads(yard, books):
     return loads
 
 
+def reap():
+    """Orphans become children of this process: nobody else can reap them."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
 def end_by_killing_the_keeper(yard, books):
     """Then nobody is left; and the same folders serve again."""
     family = host.descendants(yard.server.pid)
@@ -90,11 +99,7 @@ def end_by_killing_the_keeper(yard, books):
             books.violation("orphaned", f"the keeper was killed and left {[host.describe(p) for p in left]}")
             break
         time.sleep(0.05)
-    for pid in family:  # orphans are ours to reap
-        try:
-            os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            pass
+    reap()
     for name, count in yard.workers_of.items():
         yard.loads_allowed[name] += count
     yard.server.again().ready(workers=sum(yard.workers_of.values()))
@@ -150,6 +155,7 @@ def run(args, books):
         stop.set()
         for problem in yard.server.end():
             books.violation("orphaned", problem)
+        reap()
         if left := host.left_processes(lambda: own):
             books.violation("orphaned", f"processes left: {[host.describe(p) for p in left]}")
             host.end_processes(left)

@@ -17,7 +17,7 @@ import time
 
 import backend
 from client import Cut, Outcome, Wire, Wrong, head, is_refusal, with_length
-from yard import HEALTHY_S, Limit, Traced, host_signal, vm_bytes
+from yard import HEALTHY_S, Limit, Traced, host_signal
 
 from rig import host, paths
 from rig.server import clean_environment
@@ -267,7 +267,7 @@ def note_raw(yard, request_id, kind, began, check):
 def memory_limit(yard):
     """No more addresses than it has, and a crowd of uploads that would be kept: it sheds, and the same main lives."""
     main = yard.main()
-    with Limit(main, resource.RLIMIT_AS, vm_bytes(main) + yard.rng.randrange(1, 6 << 20)):
+    with Limit(main, resource.RLIMIT_AS, host.address_bytes(main) + yard.rng.randrange(1, 6 << 20)):
         threads = [threading.Thread(target=upload, args=(yard, i, yard.rng.random())) for i in range(12)]
         for t in threads:
             t.start()

@@ -5,7 +5,6 @@ import collections
 import ctypes
 import mmap
 import os
-import re
 import resource
 import shutil
 import signal
@@ -267,10 +266,6 @@ def host_signal(pid, number):
         return True
     except ProcessLookupError:
         return False
-
-
-def vm_bytes(pid):
-    return 1024 * int(re.search(r"^VmSize:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
 
 
 class Limit:
