@@ -105,6 +105,7 @@ struct pl_request {
     struct pl_request *next, **at; /* its berth's list, the zombies' or the spare ones */
     struct pl_timer timer;
     uint64_t id, since_begun, since_ended;
+    uint64_t print;    /* its fingerprint, where requests have been at deaths; 0: not looked at */
     uint64_t last_ms;  /* last sign of life of the exchange */
     uint64_t sent_ms;  /* given to the worker */
     uint64_t until_ms; /* retry: give up; zombie that never began: let go */
@@ -321,7 +322,8 @@ void pl_request_record(const struct pl_request *r, const struct pl_ending *e, co
                        uint64_t now_us);
 
 /* quarantine.c */
-bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */
+bool pl_quarantined(struct pl_request *r);               /* its body is whole: true, it has been refused */
+void pl_quarantine_answered(const struct pl_request *r); /* by a worker, without a fault of the worker's */
 void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in a handler that died of this */
 
 /* keys.c */

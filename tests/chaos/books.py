@@ -7,7 +7,7 @@ import time
 
 from client import EXPECTED
 
-FINE = {"ok", "left"}
+FINE = {"ok", "left", "closed"}
 
 
 class Window:
@@ -28,6 +28,7 @@ class Books:
         self.what = collections.Counter()  # of every request
         self.pending, self.excused = [], []  # neither fine nor expected of its kind
         self.windows, self.during = [], {}
+        self.closed = set()  # ids that nobody may have taken
         self.violations = []
         self.began = time.monotonic()
 
@@ -36,6 +37,8 @@ class Books:
             self.total += 1
             self.kinds[outcome.kind] += 1
             self.what[outcome.what] += 1
+            if outcome.what == "closed":
+                self.closed.add(outcome.id)
             if outcome.what not in FINE and outcome.what not in EXPECTED.get(outcome.kind, ()):
                 self.pending.append(outcome)
 
@@ -81,7 +84,8 @@ class Books:
         return {kind: found[kind] for kind in ("lost", "wrong", "orphaned", "other")}
 
     def receipts(self, path, twice):
-        """A request reached its service at most once; `twice`: services whose requests may be sent again."""
+        """A request reached its service at most once; `twice`: services whose requests may be sent again. What was sent
+        behind a request whose answer closed the connection did not reach any."""
         seen = collections.Counter()
         with open(path) as lines:
             for line in lines:
@@ -90,6 +94,8 @@ class Books:
         for (request_id, name), count in seen.items():
             if count > (2 if name in twice else 1):
                 self.violation("wrong", f"request {request_id} reached {name} {count} times")
+            if request_id in self.closed:
+                self.violation("wrong", f"request {request_id} reached {name}, and its client was told that nobody looks at it")
         return len(seen)
 
     def table(self):

@@ -17,7 +17,8 @@ REFUSED = {429, 502, 503, 504, 413}
 
 @dataclasses.dataclass
 class Outcome:
-    """`what`: ok, left (we went), refused (no connection), cut, hang, wrong, or the status of a clean refusal."""
+    """`what`: ok, left (we went), closed (the answer before it said that no other comes), refused (no connection), cut, hang,
+    wrong, or the status of a clean refusal."""
 
     id: str
     kind: str
@@ -25,6 +26,10 @@ class Outcome:
     what: str
     detail: str = ""
     ended: float = 0.0
+
+
+class Closed(Exception):
+    """Told in time: what was sent behind that request is not looked at (RFC 9112, 9.6), and may be sent again."""
 
 
 class Cut(Exception):
@@ -222,10 +227,12 @@ class Client(threading.Thread):
                 self._note(Outcome(i, kind, began, *self._judge(i, wire.reply(), check)))
                 at += 1
                 if wire.told_to_close and at < count:
-                    raise Cut("told to close")
+                    raise Closed
             wire.nothing_more()
             if wire.told_to_close or after is not None:
                 self._drop()
+        except Closed:
+            self._rest(ids[at:], kind, began, "closed", "")
         except Cut as e:
             self._rest(ids[at:], kind, began, "cut", str(e))
         except TimeoutError:
@@ -291,7 +298,7 @@ class Client(threading.Thread):
                 raise Wrong(f"status {reply.status}, {len(reply.body)} bytes of {count}")
             return "ok"
 
-        self._ask(kind, lambda i: [with_length(f"/echo/big?bytes={count}", i, b"")], check)
+        self._ask(kind, lambda i: [with_length(f"/echo/big?bytes={count}", i, i.encode())], check)
 
     def stream(self, kind):
         n, ms = self.rng.randrange(2, 40), self.rng.randrange(0, 60)
@@ -301,7 +308,7 @@ class Client(threading.Thread):
                 raise Wrong(f"status {reply.status}, {len(reply.body)} bytes: {reply.body[-100:]!r}")
             return "ok"
 
-        self._ask(kind, lambda i: [with_length(f"/echo/stream?n={n}&ms={ms}", i, b"")], check)
+        self._ask(kind, lambda i: [with_length(f"/echo/stream?n={n}&ms={ms}", i, i.encode())], check)
 
     def bento(self, kind):
         text = self.rng.randbytes(self.rng.randrange(200)).hex()
@@ -354,11 +361,11 @@ class Client(threading.Thread):
                 raise Wrong(f"{which} became status {reply.status} and {reply.body[:80]!r}")
             return "ok"
 
-        self._ask(kind, lambda i: [with_length(f"/liar/lie?kind={which}", i, b"the truth")], check)
+        self._ask(kind, lambda i: [with_length(f"/liar/lie?kind={which}", i, i.encode())], check)
 
     def early(self, kind):
-        """Answered before its body was read."""
-        body = bytes(self.rng.randrange(100_000, 12_000_000))
+        """Answered before its body was read. No two are alike: what was in hand at two deaths is refused."""
+        body = self.rng.randbytes(1000) * self.rng.randrange(100, 12_000)
 
         def check(_, reply):
             if reply.status != 413:
