@@ -43,7 +43,7 @@ coverage:    ## lines of src/ that the tests reach
 fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes (clang, libFuzzer)
 	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S)
 chaos:       ## kills, stops, full disks, lies and 10,000 connections by a seed, under clients that check every byte (ARGS="--seconds 1800 --seed N --bento")
-	@scripts/setup.sh test && scripts/build.sh dev && $(in_env) export PLIMSOLL_BUILD="$$PWD/build/dev" && "$$PL_TEST_ENV/bin/python" tests/chaos/chaos.py $(ARGS)
+	@scripts/setup.sh test && scripts/build.sh $(PRESET) && $(in_env) export PLIMSOLL_BUILD="$$PWD/build/$(PRESET)" && "$$PL_TEST_ENV/bin/python" tests/chaos/chaos.py $(ARGS)
 marks:       ## how well leaks are told from caches: 200 random series a kind of 12,000 requests (ARGS="RUNS REQUESTS SEED")
 	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh dev && build/dev/test_ledger_marks $(or $(ARGS),200)
 bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (10 minutes; ARGS=--short)

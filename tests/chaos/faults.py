@@ -261,7 +261,7 @@ def note_raw(yard, request_id, kind, began, check):
     yard.books.note(Outcome(request_id, kind, began, what, detail, time.monotonic()))
 
 
-@fault("main at its memory limit", {"503", "429", "413", "502", "cut"}, weight=2)
+@fault("main at its memory limit", {"503", "429", "413", "502", "cut"}, weight=2, needs=("addresses",))
 def memory_limit(yard):
     """No more addresses than it has, and a crowd of uploads that would be kept: it sheds, and the same main lives."""
     main = yard.main()
@@ -338,7 +338,7 @@ def device_xid(yard):
 
 @fault("ten thousand idle connections")
 def idle_crowd(yard):
-    count = 2000 if yard.short else 9500
+    count = 2000 if yard.short else 10_000
     crowd = yard.crowd(count)
     held = int(crowd.stdout.readline() or 0)
     yard.pause(0.5, 4)

@@ -93,10 +93,12 @@ class Yard:
         self.workers_of = dict(self.loads_allowed)
 
     def _before(self, dock):
-        before, sanitized = [], b"__asan_init" in paths.plimsoll.read_bytes()
+        before, program = [], paths.plimsoll.read_bytes()
+        sanitized = b"__asan_init" in program or b"__tsan_init" in program
         shim = paths.build / "tests/chaos_clock.so"
         if sanitized:
             self.why_not["clock"] = self.why_not["dock"] = "nothing can be preloaded into a sanitized main"
+            self.why_not["addresses"] = "a sanitized main wants more of them than any limit"
         elif not shim.exists():
             self.why_not["clock"] = f"no {shim}"
         else:
