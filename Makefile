@@ -9,7 +9,7 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench bench-llama screenshots lint format docs install clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz chaos marks bench bench-llama screenshots lint format docs install clean
 
 help:        ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,8 @@ coverage:    ## lines of src/ that the tests reach
 	 gcovr --root . --filter src/ --exclude-unreachable-branches build/coverage
 fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes, or for those in ONLY (clang, libFuzzer)
 	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S) $(ONLY)
+chaos:       ## kills, stops, full disks, lies and 10,000 connections by a seed, under clients that check every byte (ARGS="--seconds 1800 --seed N --bento")
+	@scripts/setup.sh test && scripts/build.sh $(PRESET) && $(in_env) export PLIMSOLL_BUILD="$$PWD/build/$(PRESET)" && "$$PL_TEST_ENV/bin/python" tests/chaos/chaos.py $(ARGS)
 marks:       ## how well leaks are told from caches: 200 random series a kind of 12,000 requests (ARGS="RUNS REQUESTS SEED")
 	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh dev && build/dev/test_ledger_marks $(or $(ARGS),200)
 bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (10 minutes; ARGS=--short)

@@ -9,16 +9,23 @@ static uint64_t mix(uint64_t h, const void *bytes, size_t len) {
     return h;
 }
 
-uint64_t pl_poison_fingerprint(const char *path, size_t path_len, const void *body, size_t body_len) {
-    uint64_t h = mix(UINT64_C(0xcbf29ce484222325), path, path_len);
+uint64_t pl_poison_fingerprint(unsigned method, const char *target, size_t target_len, const void *body,
+                               size_t body_len) {
+    uint64_t h = mix(UINT64_C(0xcbf29ce484222325), &method, sizeof method);
+    h = mix(h, target, target_len);
     h = mix(h, "", 1); /* "/a" + "b" is not "/ab" */
     return mix(h, body, body_len);
 }
 
+static size_t index_of(const struct pl_poison *p, uint64_t fingerprint) {
+    size_t i = 0;
+    while (i < PL_POISON_ENTRIES && (p->at[i].deaths == 0 || p->at[i].fingerprint != fingerprint)) i++;
+    return i;
+}
+
 static const struct pl_suspect *find(const struct pl_poison *p, uint64_t fingerprint) {
-    for (size_t i = 0; i < PL_POISON_ENTRIES; i++)
-        if (p->at[i].deaths > 0 && p->at[i].fingerprint == fingerprint) return &p->at[i];
-    return NULL;
+    size_t i = index_of(p, fingerprint);
+    return i < PL_POISON_ENTRIES ? &p->at[i] : NULL;
 }
 
 /* A free place, else that of whoever was seen longest ago. */
@@ -43,6 +50,13 @@ bool pl_poison_death(struct pl_poison *p, uint64_t fingerprint, uint64_t generat
     s->generation = generation;
     s->last_ms = now_ms;
     return s->deaths == PL_POISON_DEATHS;
+}
+
+void pl_poison_answered(struct pl_poison *p, uint64_t fingerprint) {
+    size_t i = p->count > 0 ? index_of(p, fingerprint) : PL_POISON_ENTRIES;
+    if (i == PL_POISON_ENTRIES) return;
+    p->at[i] = (struct pl_suspect){ 0 };
+    p->count--;
 }
 
 uint64_t pl_poison_left_ms(const struct pl_poison *p, uint64_t fingerprint, uint64_t now_ms) {

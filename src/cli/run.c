@@ -34,6 +34,7 @@
 #include "crew/last_life.h"
 #include "crew/look.h"
 #include "gateway/gateway.h"
+#include "net/reserve.h"
 #include "net/stalls.h"
 
 enum { SPARE_FDS = 256, FDS_PER_WORKER = 2, MAX_ARGUMENTS = 1024, HEART_MS = 200, STREAM_LOOK_MS = 1000 };
@@ -550,6 +551,7 @@ static void open_board(void) {
 
 static bool start(struct pl_err *err) {
     struct pl_crew_hooks hooks;
+    pl_reserve_start(realloc);
     run.app.loop = uv_default_loop();
     run.app.clock = &pl_clock_system;
     run.app.started_ms = pl_now_ms(run.app.clock);

@@ -79,6 +79,7 @@ static void second_of_worker(struct pl_worker *w, uint64_t now) {
 }
 
 void pl_meters_tick(struct pl_crew *c, uint64_t now) {
+    pl_host_own(c);
     for (size_t i = 0; i < c->every_count; i++) {
         struct pl_service *s = c->every[i];
         uint64_t proof = 0;

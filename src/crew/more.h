@@ -83,8 +83,8 @@ struct pl_worker_more {
     bool watched; /* one is there: agents.c */
     bool adopted, warm, first_told;
     bool cache_empty; /* nothing was compiled for this service before it */
-    uint32_t way;    /* enum pl_spawn_way */
-    uint64_t family; /* of recipes: pl_recipe_family; 0: not known */
+    uint32_t way;     /* enum pl_spawn_way */
+    uint64_t family;  /* of recipes: pl_recipe_family; 0: not known */
     bool spawn_told, waits_ahead;
     struct pl_start_peak peak; /* host memory until READY */
     uint64_t zygote_asked;     /* generation of the zygote that was to fork it; 0: none */
@@ -355,7 +355,7 @@ void pl_spawn_go_on(struct pl_worker *w);
 /* host_room.c: host memory of starts */
 void pl_host_room_load(struct pl_service *s);
 void pl_host_room_seen(struct pl_worker *w, uint64_t anon, uint64_t swap, uint64_t rss,
-                  uint64_t pss); /* it starts */
+                       uint64_t pss); /* it starts */
 void pl_host_room_ready(struct pl_worker *w);
 bool pl_host_room_is_free(struct pl_service *s, uint32_t slot);           /* false: not now, ask again */
 bool pl_host_room_allows(const struct pl_service *s, struct pl_err *err); /* false: not at all */
@@ -503,6 +503,7 @@ void pl_host_count_from(struct pl_crew *c, uint64_t kills); /* those since are t
 /* Our own memory group, as the watch process has seen it last, else as it is: a few small files. */
 void pl_host_now(const struct pl_crew *c, struct pl_watch_host *out);
 void pl_host_tick(struct pl_crew *c, uint64_t now);
+void pl_host_own(const struct pl_crew *c); /* memory of main, keeper and watch, as metrics */
 /* What the memory group says at the death of a worker; what the kernel has killed is its own then. */
 void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
 uint64_t pl_host_limit(const struct pl_crew *c);  /* 0: there is none, or it is not known */

@@ -84,7 +84,7 @@ static void on_request(void *ctx, struct pl_conn *c) {
     if (pl_cors_preflight(gate, c)) return;
     struct pl_request *r = pl_request_new(g, gate, c);
     if (r == NULL) {
-        pl_conn_cut(c);
+        pl_refuse_conn(gate, c);
         return;
     }
     const struct pl_service_config *config = gate->service->config;
@@ -121,8 +121,10 @@ static void keep(struct pl_request *r, const char *bytes, size_t len) {
     if (!pl_inspect_piece(r, bytes, len)) return;
     if (r->request_bytes > (uint64_t)config->limits_body_bytes && refuse_too_large(r)) {
         return;
-    } else if ((!counted && !pl_request_reserve(r, len)) || !pl_buf_add(&r->body, bytes, len)) {
+    } else if (!counted && !pl_request_reserve(r, len)) {
         refuse_buffer_full(r);
+    } else if (!pl_buf_add(&r->body, bytes, len)) {
+        pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, "there is no memory for this body");
     } else if (is_large(r) && pl_inspect_settled(r)) {
         flow(r);
     }

@@ -4,8 +4,8 @@
 #define PL_GATEWAY_INSIDE_H
 #include "admit/admit.h"
 #include "admit/board.h"
-#include "admit/peaks.h"
 #include "admit/kv.h"
+#include "admit/peaks.h"
 #include "admit/poison.h"
 #include "base/buf.h"
 #include "door/quota.h"
@@ -105,6 +105,7 @@ struct pl_request {
     struct pl_request *next, **at; /* its berth's list, the zombies' or the spare ones */
     struct pl_timer timer;
     uint64_t id, since_begun, since_ended;
+    uint64_t print;    /* its fingerprint, where requests have been at deaths; 0: not looked at */
     uint64_t last_ms;  /* last sign of life of the exchange */
     uint64_t sent_ms;  /* given to the worker */
     uint64_t until_ms; /* retry: give up; zombie that never began: let go */
@@ -257,6 +258,8 @@ void pl_queue_limits(struct pl_gate *gate);
 
 /* refuse.c: answers of our own. Each answers the client, accounts, and ends the request: free or a zombie. */
 void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms, const char *detail);
+/* Without memory even for the request itself: 503 buffer_full. */
+void pl_refuse_conn(struct pl_gate *gate, struct pl_conn *c);
 /* The request's own fault, with a code of its own for the error body; `code` NULL: the reason's. */
 void pl_refuse_as(struct pl_request *r, enum pl_reason reason, const char *code, const char *detail);
 /* Only observed: told and counted; the request goes on. */
@@ -319,7 +322,8 @@ void pl_request_record(const struct pl_request *r, const struct pl_ending *e, co
                        uint64_t now_us);
 
 /* quarantine.c */
-bool pl_quarantined(struct pl_request *r); /* its body is whole: true, it has been refused */
+bool pl_quarantined(struct pl_request *r);               /* its body is whole: true, it has been refused */
+void pl_quarantine_answered(const struct pl_request *r); /* by a worker, without a fault of the worker's */
 void pl_quarantine_death(struct pl_request *r, const char *cause); /* it was in a handler that died of this */
 
 /* keys.c */
@@ -347,9 +351,9 @@ bool pl_dialect_choose(struct pl_request *r);
 void pl_capture_look(struct pl_request *r); /* answered well: does somebody want it? */
 
 /* budget.c: bytes where the workers are */
-void pl_budget_limits(struct pl_gate *gate);         /* the configuration has changed */
-uint64_t pl_budget_cost(struct pl_request *r);       /* as declared, or of an LLM engine */
-bool pl_budget_counts(const struct pl_gate *gate);   /* there is a budget somewhere */
+void pl_budget_limits(struct pl_gate *gate);       /* the configuration has changed */
+uint64_t pl_budget_cost(struct pl_request *r);     /* as declared, or of an LLM engine */
+bool pl_budget_counts(const struct pl_gate *gate); /* there is a budget somewhere */
 bool pl_budget_only_alone(const struct pl_gate *gate,
                           uint64_t bytes);                        /* more than any, and it may still go */
 uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place); /* that serve there */

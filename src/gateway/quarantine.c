@@ -7,14 +7,14 @@
 
 static uint64_t fingerprint(const struct pl_request *r) {
     const struct pl_http_head *h = pl_conn_head(r->conn);
-    struct pl_text path = pl_route_path(pl_http_at(h, h->target), h->target_len);
-    return pl_poison_fingerprint(path.at, path.len, r->body.data != NULL ? r->body.data : "", r->body.len);
+    return pl_poison_fingerprint(h->method_id, pl_http_at(h, h->target), h->target_len,
+                                 r->body.data != NULL ? r->body.data : "", r->body.len);
 }
 
 bool pl_quarantined(struct pl_request *r) {
     struct pl_poison *p = &r->gate->poison;
     if (p->count == 0 || !r->kept_whole) return false;
-    uint64_t print = fingerprint(r), left = pl_poison_left_ms(p, print, pl_gateway_now(r->g));
+    uint64_t print = r->print = fingerprint(r), left = pl_poison_left_ms(p, print, pl_gateway_now(r->g));
     if (left == 0) return false;
     char text[160];
     snprintf(text, sizeof text,
@@ -22,6 +22,10 @@ bool pl_quarantined(struct pl_request *r) {
              pl_poison_deaths(p, print), (unsigned long long)(left + 999) / 1000);
     pl_refuse(r, PL_REASON_QUARANTINED, 0, text);
     return true;
+}
+
+void pl_quarantine_answered(const struct pl_request *r) {
+    if (r->print != 0) pl_poison_answered(&r->gate->poison, r->print);
 }
 
 void pl_quarantine_death(struct pl_request *r, const char *cause) {

@@ -166,6 +166,15 @@ void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c) {
     pl_conn_error(c, 404, NULL, "Not Found: no service answers here", NULL);
 }
 
+void pl_refuse_conn(struct pl_gate *gate, struct pl_conn *c) {
+    const struct pl_reason_info *info = pl_reason_info(PL_REASON_BUFFER_FULL);
+    struct pl_metrics *m = gate->g->o.app->metrics;
+    pl_series_add(pl_series(m, PL_M_REQUESTS_REFUSED_TOTAL, gate->service->config->id, info->name), 1);
+    pl_account_conn(gate->g, c, info->status, info->name);
+    pl_conn_error(c, info->status, NULL, "Service Unavailable: there is no memory for one more request",
+                  "Retry-After: 1\r\nretry-after-ms: 1000\r\nx-plimsoll-reason: buffer_full\r\n");
+}
+
 void pl_answer_timeout(struct pl_request *r) {
     const struct pl_service_config *c = r->gate->service->config;
     struct pl_buf message;

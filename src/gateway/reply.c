@@ -96,6 +96,7 @@ static void finish(struct pl_request *r) {
                                                          : PL_RESULT_OK };
     bool ok = r->status < 500;
     pl_timer_stop(&r->timer);
+    if (ok) pl_quarantine_answered(r);
     pl_capture_look(r);
     pl_tokens_done(r);
     pl_account(r, &e);

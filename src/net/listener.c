@@ -3,7 +3,8 @@
  *
  * Who accepts the crowd keeps a few descriptors in reserve and gives them up when there are no others, so
  * that the requests already accepted find connections to their workers. It accepts again when the reserve is
- * whole again. The admin server keeps some for itself: whoever asks what is wrong is answered. */
+ * whole again. The admin server keeps some for itself: whoever asks what is wrong is answered. Out of memory
+ * it is the same: nobody is accepted until there is some. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/reserve.h"
 #include "net/server_conn.h"
 #include "net/stalls.h"
 
@@ -60,7 +62,7 @@ static void pause_one(struct pl_listener *l) {
 
 static void on_resume(struct pl_timer *t) {
     struct pl_server *s = PL_TIMER_OWNER(t, struct pl_server, resume);
-    if (take_reserve(s))
+    if (take_reserve(s) && pl_reserve_whole())
         pl_listeners_resume(s);
     else
         pl_timer_start(s->o.timers, t, RESUME_MS, on_resume);
@@ -77,7 +79,8 @@ void pl_listeners_resume(struct pl_server *s) {
     }
 }
 
-static void out_of_descriptors(struct pl_listener *l, int why) {
+/* Of descriptors, or of memory: what idle connections to workers hold is given up, too. */
+static void out_of_room(struct pl_listener *l, int why) {
     struct pl_server *s = l->server;
     for (struct pl_listener *each = s->listeners; each != NULL; each = each->next) pause_one(each);
     drop_reserve(s);
@@ -99,13 +102,19 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
             tell_paused(l, "limits.connections");
             return;
         }
+        /* Room for it first: who cannot be served waits in the backlog, and is not sent away. */
+        if (s->room == NULL) s->room = calloc(1, sizeof *s->room);
+        if (s->room == NULL || !pl_reserve_whole()) {
+            out_of_room(l, ENOMEM);
+            return;
+        }
         int fd = accept4(l->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             pl_conn_accept(l, fd, &peer);
         } else if (errno == EMFILE && s->o.spare_own && s->reserved > 0) {
             close(s->reserve[--s->reserved]);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            out_of_descriptors(l, errno);
+            out_of_room(l, errno);
             return;
         } else if (errno == EAGAIN) {
             return;

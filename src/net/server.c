@@ -362,11 +362,8 @@ static void remember_peer(struct pl_conn *c, const struct sockaddr_storage *peer
 void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage *peer) {
     static const struct pl_sock_calls calls = { on_bytes, on_ended, on_drained, on_freed };
     struct pl_server *s = l->server;
-    struct pl_conn *c = calloc(1, sizeof *c);
-    if (c == NULL) {
-        close(fd);
-        return;
-    }
+    struct pl_conn *c = s->room;
+    s->room = NULL;
     c->magic = PL_CONN_MAGIC;
     c->server = s;
     c->listener = l;
@@ -458,5 +455,6 @@ void pl_server_destroy(struct pl_server *s) {
     pl_tls_desk_destroy(s->desk);
     pl_buf_free(&s->scratch);
     pl_http_spares_free(&s->spares);
+    free(s->room);
     free(s);
 }

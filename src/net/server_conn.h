@@ -69,6 +69,7 @@ struct pl_server {
     struct pl_server_options o;
     struct pl_listener *listeners;
     struct pl_conn *conns;
+    struct pl_conn *room; /* zeros for the next one; NULL: made at need */
     size_t count;
     bool draining, leaving; /* leaving: as draining, but nobody who was told otherwise meets a closed door */
     struct pl_timer resume; /* accept again after we ran out of descriptors */
@@ -84,6 +85,7 @@ struct pl_server {
 };
 
 /* server.c */
+/* Takes `fd` and the server's `room`, which must be there. */
 void pl_conn_accept(struct pl_listener *l, int fd, const struct sockaddr_storage *peer);
 void pl_conn_close_now(struct pl_conn *c);
 void pl_conn_wind_up(struct pl_conn *c, bool linger); /* flush, then linger or close */

@@ -1,6 +1,6 @@
 /* watch/host.h - reads /proc and the memory controller's files (v1 and v2), and sums a process group.
- * Blocking file reads: never on main's loop, but for pl_host_kills. The roots are parameters, so that a test
- * can be the machine.
+ * Blocking file reads: never on main's loop, but for pl_host_kills and for pl_host_add of our own three
+ * processes. The roots are parameters, so that a test can be the machine.
  */
 #ifndef PL_WATCH_HOST_H
 #define PL_WATCH_HOST_H

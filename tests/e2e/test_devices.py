@@ -68,6 +68,9 @@ def test_a_machine_without_a_driver_has_host_figures_and_no_gpu(plain):
     for name in ("rss", "anon", "swap", "pss"):
         assert figure(plain, "plimsoll_host_memory_bytes", kind=name, worker="1") is not None
     assert not [key for key in page if key.startswith(("plimsoll_gpu_", "plimsoll_device_", "plimsoll_memory_component"))]
+    for process in ("main", "keeper", "watch"):
+        rss, anon, swap = (figure(plain, "plimsoll_own_memory_bytes", process=process, kind=k) for k in ("rss", "anon", "swap"))
+        assert MIB < rss < 200 * MIB and 0 < anon < rss and swap >= 0, (process, rss, anon, swap)
     assert plain.status()["gpus"] == []
     assert "device." not in plain.log.text()
 
@@ -102,6 +105,7 @@ def test_a_watch_that_ends_is_said_and_started_again(plain):
     plain.wait_for("device.back")
     second = plain.wait_until(lambda: watch_of(plain))
     assert second != first
+    plain.wait_until(lambda: figure(plain, "plimsoll_own_memory_bytes", process="watch", kind="rss"))
     assert plain.get("/say").status == 200
 
 

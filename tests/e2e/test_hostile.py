@@ -13,9 +13,9 @@ import time
 import pytest
 
 from http_corpus.client import Client
-from rig import FakeWorker, connect, leave
+from rig import FakeWorker, connect, dock, leave
 from rig.fake import ok
-from rig.host import descriptors, memory_kb, private_bytes
+from rig.host import address_bytes, descriptors, memory_kb, private_bytes, state_of
 
 BLOCK = bytes(range(256)) * 4096  # 1 MiB
 MIB = 1 << 20
@@ -516,3 +516,31 @@ def test_websockets_that_flood_or_stall_are_held_back(guarded):
     deaf.close()
     flood.close()
     server.wait_until(lambda: quiet(server))
+
+
+# ---- without memory
+
+
+def test_at_its_memory_limit_main_lives_and_who_waits_is_served(guarded):
+    """libuv aborts when its table cannot grow: 2,000 connections make it grow five times, with hardly any memory left."""
+    if dock.sanitized():
+        pytest.skip("a sanitized main wants more addresses than any limit")
+    descriptors(4000)
+    server = guarded()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    crowd = []
+    for step in range(1, 8):  # ever a little more, so that it runs out at another place each time
+        resource.prlimit(server.main, resource.RLIMIT_AS, (address_bytes(server.main) + step * 40960, hard))
+        for _ in range(300):
+            crowd.append(connect(server.address))
+            crowd[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert state_of(server.main) not in ("", "Z"), "main did not survive its memory limit"
+    server.wait_for("listen.paused", {"reason": "Cannot allocate memory"})
+    resource.prlimit(server.main, resource.RLIMIT_AS, (hard, hard))
+    for sock in crowd:
+        sock.settimeout(WHOLE_S)
+        assert sock.recv(4096).startswith(b"HTTP/1.1 200"), "who waited in the backlog is served"
+    answered(server)
+    assert server.main_pid() == server.main and server.log.find("worker.death") == []
+    for sock in crowd:
+        sock.close()

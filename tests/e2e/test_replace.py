@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from rig import Load, connect, send_head
+from rig import Load, connect, paths, send_head
+from rig.server import ROOT
 
 
 def numbered(seconds, path="/work_async"):
@@ -194,3 +195,24 @@ def test_ten_retries_of_a_poison_request_cost_at_most_two_workers(serve):
     assert s.post("/predict").status == 200 and s.post("/text", {"name": "x"}).status == 200
     assert s.verb("restart", "feature").returncode == 0
     assert s.post("/die", {"status": 9}).status == 502
+
+
+def test_a_request_with_another_query_is_another_one(serve):
+    """GET requests have no body: what tells them apart stands behind the question mark."""
+    s = serve(None, "--", paths.python, ROOT / "tests/e2e/servers/small.py", "--socket", "{socket}").ready()
+
+    def begins(query):
+        sock = connect(s.address)
+        send_head(sock, "GET", f"/stream?{query}")
+        return sock, sock.recv(12)
+
+    for deaths in (1, 2):
+        sock, status = begins("a=1")
+        assert status == b"HTTP/1.1 200"
+        os.kill(s.workers()[1], signal.SIGKILL)
+        s.wait_for("worker.ready", count=deaths + 1)
+        sock.close()
+    for query, expected in (("a=1", b"HTTP/1.1 422"), ("a=2", b"HTTP/1.1 200")):
+        sock, status = begins(query)
+        sock.close()
+        assert status == expected, query

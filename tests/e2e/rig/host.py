@@ -37,6 +37,12 @@ def memory_kb(pid):
     return int(status.split("VmRSS:")[1].split()[0])
 
 
+def address_bytes(pid):
+    """What RLIMIT_AS counts."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.split("VmSize:")[1].split()[0])
+
+
 def private_bytes(pid):
     """Memory that is this process's alone; None where the kernel does not let us look (it is not dumpable)."""
     try:

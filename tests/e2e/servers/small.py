@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         unready = Path(os.environ.get("FLAGS", "/nonexistent"), "unready").exists()
         if self.path == "/health":
             self.say(503 if unready else 200, "")
-        elif self.path == "/stream":
+        elif self.path.partition("?")[0] == "/stream":
             self.stream()
         else:
             self.say(404, "no")
