@@ -11,17 +11,27 @@ bare_make() {
     mirror=$(sed -n 's/^deb \(\[[^]]*\] \)\?\(http[^ ]*\) bookworm main.*/\2/p' /etc/apt/sources.list | head -1)
     debootstrap --variant=minbase bookworm "$1" "${mirror:-http://deb.debian.org/debian}" >"$1.log" 2>&1 || { tail -20 "$1.log" >&2; bare_die "debootstrap failed"; }
     cp /etc/apt/apt.conf.d/*proxy* "$1/etc/apt/apt.conf.d/" 2>/dev/null || true
+    # A network with authorities of its own: `ca-certificates` takes these in when it is installed, and pip is told to look there.
+    mkdir -p "$1/usr/local/share/ca-certificates"
+    cp /usr/local/share/ca-certificates/*.crt "$1/usr/local/share/ca-certificates/" 2>/dev/null || true
+    cp /etc/pip.conf "$1/etc/" 2>/dev/null || true
     rm -f "$1.log"
 }
 
-# bare_run FOLDER COMMAND...: as root in it, with /proc, /sys, /dev of its own. The network is this machine's.
+# bare_run FOLDER COMMAND...: as root in it, with /proc, /dev and /run of its own. The network is this machine's. BARE_READ_ONLY=1: the rest
+# cannot be written to, but for an empty /tmp.
 bare_run() {
     local root=$1
     shift
     # shellcheck disable=SC2016
-    unshare --mount --pid --fork --kill-child sh -ec '
+    BARE_READ_ONLY=${BARE_READ_ONLY:-} unshare --mount --pid --fork --kill-child sh -ec '
         root=$1; shift
         mount --make-rprivate /
+        if [ -n "$BARE_READ_ONLY" ]; then
+            mount --bind "$root" "$root"
+            mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+            mount -o remount,bind,ro "$root"
+        fi
         mount -t proc proc "$root/proc"
         mount -t tmpfs tmpfs "$root/dev"
         for name in null zero full random urandom tty; do

@@ -47,7 +47,7 @@ chmod -R a+rX "$root$PL_SERVE_ENV" "$root$PL_DIGITS_HOME"
 step "serve, as plimsoll.service says it"
 cat >"$root/deb/serve.py" <<'END'
 """The unit's user, folders, arguments and Type=notify, without systemd."""
-import configparser, json, os, pwd, re, signal, socket, subprocess, sys, urllib.request
+import glob, json, os, pwd, re, signal, socket, subprocess, sys, urllib.request
 unit = open("/lib/systemd/system/plimsoll.service").read()
 said = lambda key: re.findall(rf"^{key}=(.*)$", unit, re.M)  # noqa: E731
 user = pwd.getpwnam(said("User")[0])
@@ -81,6 +81,15 @@ try:
     reload = subprocess.run(said("ExecReload")[0].split(), env=env, user=user.pw_uid, capture_output=True, text=True)
     print("reload:", reload.returncode, reload.stdout.strip(), reload.stderr.strip())
     assert reload.returncode == 0
+    pids = lambda: json.loads(subprocess.run(["plimsoll", "status", "--json"], capture_output=True, text=True).stdout)["pid"]  # noqa: E731
+    before = pids()
+    again = subprocess.run(["dpkg", "--install", *glob.glob("/deb/*.deb")], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    print("the package once more:", again.stdout.strip().splitlines()[-1])
+    hear("READY=1")
+    after = pids()
+    assert after["keeper"] == before["keeper"] == server.pid and after["main"] != before["main"], (before, after)
+    print("answer:", urllib.request.urlopen(ask, timeout=30).status)
     server.send_signal(signal.SIGTERM)
     hear("STOPPING=1")
     assert server.wait(60) == 0
@@ -92,13 +101,16 @@ except BaseException:
 END
 bare_run "$root" python3 -W ignore /deb/serve.py "$PL_DIGITS_HOME"
 
+step "systemd reads the units where they are"
+bare_run "$root" sh -ec 'systemd-analyze verify --man=no /lib/systemd/system/plimsoll.service /lib/systemd/system/plimsoll@.service 2>&1 | grep plimsoll && exit 1 || true'
+
 step "the pages and completions are where they are looked for"
 bare_run "$root" sh -ec 'ls /usr/share/man/man1/plimsoll.1.gz /usr/share/man/man5/plimsoll.yaml.5.gz /usr/share/bash-completion/completions/plimsoll \
     /usr/share/zsh/vendor-completions/_plimsoll /usr/share/fish/vendor_completions.d/plimsoll.fish /usr/share/plimsoll/alerts.yaml \
     /lib/systemd/system/plimsoll.service /lib/systemd/system/plimsoll@.service; plimsoll drydock --list | head -2'
 
 step "apt purge: nothing but the user and what was written into /etc/plimsoll is left"
-rm "$root/etc/plimsoll/plimsoll.yaml"
+rm -r "$root/etc/plimsoll/plimsoll.yaml" "$root/srv/digits"
 bare_run "$root" sh -ec 'apt-get -qq -y purge plimsoll >/dev/null 2>&1; ! dpkg --status plimsoll >/dev/null 2>&1'
 rm -rf "${root:?}/$PL_SERVE_ENV" "${root:?}/$PL_DIGITS_HOME"
 left=$(bare_run "$root" find / -xdev -name '*plimsoll*' ! -path "$(dirname "$PL_SERVE_ENV")*" ! -path '/deb/*' ! -path '/var/lib/apt/*' ! -path '/var/cache/apt/*' ! -path '/proc/*')

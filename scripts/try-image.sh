@@ -7,23 +7,58 @@ cd "$(dirname "$0")/.."
 command -v buildah >/dev/null || bare_die "needs buildah: apt-get install --no-install-recommends buildah crun"
 
 work=$(mktemp -d /tmp/bare-XXXXXX)
-trap 'chroot_end; rm -rf "$work"' EXIT
-chroot_end() { findmnt -rno TARGET | grep "^$work" | sort -r | xargs -r -n1 umount -l; }
-buildah() { command buildah --root "$work/storage" --runroot "$work/runroot" --storage-driver vfs "$@"; }
+here() { command buildah --root "$work/storage" --runroot "$work/runroot" --storage-driver vfs "$@"; }
+end() {
+    here umount --all >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap end EXIT
 step() { printf '== %s\n' "$*"; }
 
 step "debian:12-slim (debootstrap --variant=minbase)"
 bare_make "$work/base"
-base=$(buildah from scratch)
-buildah copy --quiet "$base" "$work/base" / >/dev/null
-buildah commit --quiet "$base" debian:12-slim >/dev/null
-buildah rm "$base" >/dev/null
+base=$(here from scratch)
+here copy --quiet "$base" "$work/base" / >/dev/null
+here commit --quiet "$base" debian:12-slim >/dev/null
+here rm "$base" >/dev/null
 rm -rf "$work/base"
 
 for target in plimsoll digits; do
     step "buildah build --target $target"
-    buildah build --isolation chroot --pull-never --layers --network host --target "$target" --tag "$target" -f deploy/Containerfile \
-        ${PIP_INDEX_URL:+--env "PIP_INDEX_URL=$PIP_INDEX_URL"} . >"$work/log" 2>&1 || { tail -40 "$work/log" >&2; bare_die "it was not built"; }
+    here build --isolation chroot --pull-never --layers --network host --target "$target" --tag "$target" -f deploy/Containerfile . \
+        >"$work/log" 2>&1 || { tail -40 "$work/log" >&2; bare_die "it was not built"; }
+    grep -E '^STEP|^\[[0-9]' "$work/log" || true
 done
-buildah images
-buildah inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' digits
+here images
+here inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' digits
+
+step "serve digits with a read-only root, as the image's user"
+container=$(here from --pull-never digits)
+root=$(here mount "$container")
+variables=$(here inspect --type image --format '{{range .OCIv1.Config.Env}}{{.}}{{"\n"}}{{end}}' digits)
+user=$(here inspect --type image --format '{{.OCIv1.Config.User}}' digits)
+folder=$(here inspect --type image --format '{{.OCIv1.Config.WorkingDir}}' digits)
+cat >"$work/script" <<'END'
+cd "$1"
+/usr/bin/plimsoll serve --host 127.0.0.1 --port 0 --admin none 2>/tmp/err >/tmp/out &
+server=$!
+# The health check, as a container engine asks it.
+for _ in $(seq 600); do
+    /usr/bin/plimsoll status --quiet >/dev/null 2>&1 && break
+    kill -0 "$server" || { cat /tmp/err; exit 1; }
+    sleep 0.1
+done
+/usr/bin/plimsoll status || { cat /tmp/err; exit 1; }
+id; touch /nothing 2>/dev/null && exit 1
+python3 - <<'PY'
+import json, re, urllib.request
+port = re.search(r"127\.0\.0\.1:(\d+)", open("/tmp/err").read())[1]
+ask = urllib.request.Request(f"http://127.0.0.1:{port}/predict", open("samples/three.json", "rb").read(), {"content-type": "application/json"})
+print("answer:", urllib.request.urlopen(ask, timeout=30).read().decode())
+PY
+kill "$server"; wait "$server"
+END
+mapfile -t variables <<<"$variables"
+BARE_READ_ONLY=1 bare_run "$root" env "${variables[@]}" setpriv --reuid "${user%:*}" --regid "${user#*:}" --clear-groups \
+    sh -ec "$(cat "$work/script")" sh "$folder"
+echo "try-image: ok"
