@@ -26,7 +26,7 @@ case $what in
 build | run) ;;
 test) packages+=(libcmocka-dev curl openssl) ;;
 chat | bench-llama | wheel) ;;
-deb) packages+=(debhelper lintian dpkg-dev) ;;
+deb) packages+=(build-essential debhelper lintian) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr curl openssl) ;;

@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.."
 command -v buildah >/dev/null || bare_die "needs buildah: apt-get install --no-install-recommends buildah crun"
 
 work=$(mktemp -d /tmp/bare-XXXXXX)
-here() { command buildah --root "$work/storage" --runroot "$work/runroot" --storage-driver vfs "$@"; }
+driver=overlay # vfs copies everything at every step, and is what works everywhere
+buildah --root "$work/trial" --runroot "$work/trialrun" --storage-driver overlay info >/dev/null 2>&1 || driver=vfs
+here() { buildah --root "$work/storage" --runroot "$work/runroot" --storage-driver "$driver" "$@"; }
 end() {
     here umount --all >/dev/null 2>&1 || true
     rm -rf "$work"
@@ -23,12 +25,10 @@ here commit --quiet "$base" debian:12-slim >/dev/null
 here rm "$base" >/dev/null
 rm -rf "$work/base"
 
-for target in plimsoll digits; do
-    step "buildah build --target $target"
-    here build --isolation chroot --pull-never --layers --network host --target "$target" --tag "$target" -f deploy/Containerfile . \
-        >"$work/log" 2>&1 || { tail -40 "$work/log" >&2; bare_die "it was not built"; }
-    grep -E '^STEP|^\[[0-9]' "$work/log" || true
-done
+step "buildah build --target digits (plimsoll is a stage of it)"
+here build --isolation chroot --pull-never --network host --target digits --tag digits -f deploy/Containerfile . \
+    >"$work/log" 2>&1 || { tail -40 "$work/log" >&2; bare_die "it was not built"; }
+grep -E 'STEP ' "$work/log"
 here images
 here inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' digits
 
