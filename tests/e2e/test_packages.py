@@ -105,52 +105,104 @@ def hidden(folders):
     return [*trial, "sh", "-c", words + 'exec "$@"', "sh"]
 
 
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """What `make wheel` makes."""
+    dist = tmp_path_factory.mktemp("dist")
+    made = subprocess.run([ROOT / "scripts/make-wheel.sh", dist], capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return dist
+
+
+class Installed:
+    """A fresh environment with wheels, and servers that run from it while the clone and its builds are out of reach."""
+
+    def __init__(self, folder, dist, what):
+        self.folder, self.venv = folder, folder / "venv"
+        subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
+        subprocess.run([self.venv / "bin/pip", "install", "--no-index", "--find-links", dist, what], check=True, capture_output=True)
+        self.env = {**clean_environment(), "BENTOML_HOME": str(paths.digits_home), "BENTOML_DO_NOT_TRACK": "True", "VIRTUAL_ENV": str(self.venv),
+                    "PATH": f"{self.venv}/bin:/usr/bin:/bin"}
+        self.run_dir = Path(f"/tmp/pl-wheel-{os.getpid()}")  # sockets: a short path
+        self.server = None
+        needed = [str(folder), sys.prefix, os.environ.get("PL_LLAMA_MODEL", "/none")]
+        out_of_reach = [str(ROOT), str(paths.build.resolve())] + [f for f in (os.environ.get("PL_LLAMA_DIR"),) if f]
+        self.before = hidden([f for f in out_of_reach if not any(n.startswith(f) for n in needed)]) or []
+
+    def parts(self, cwd):
+        asked = subprocess.run([*self.before, "plimsoll", "doctor", "--json", "--admin", "none", "--port", "0", "--state_dir", self.folder / "state"],
+                               env=self.env, capture_output=True, text=True, cwd=cwd)
+        return {c["name"]: c for c in json.loads(asked.stdout)["checks"]}
+
+    def serve(self, *words, cwd):
+        log = EventLog(self.folder / "stderr")
+        with open(log.path, "wb") as err:
+            self.server = subprocess.Popen(
+                [*self.before, "plimsoll", "serve", *map(str, words), "--host", "127.0.0.1", "--port", "0", "--admin", "none", "--run_dir", self.run_dir,
+                 "--state_dir", self.folder / "state", "--cache_dir", self.folder / "cache"],
+                env=self.env, cwd=cwd, stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        alive = lambda: self.server.poll() is None  # noqa: E731
+        listen = log.wait_for("main.started", timeout=90, alive=alive)["listen"]
+        log.wait_for("main.ready", timeout=120, alive=alive)
+        return "127.0.0.1", int(listen.rpartition(":")[2])
+
+    def end(self):
+        if self.server is not None:
+            self.server.terminate()
+            assert self.server.wait(60) == 0
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def install(tmp_path, wheels):
+    made = []
+
+    def make(what):
+        made.append(Installed(tmp_path, wheels, what))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
 @plain_build
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_the_wheel_serves_in_a_fresh_environment(tmp_path):
-    made = subprocess.run([ROOT / "scripts/make-wheel.sh", tmp_path / "dist"], capture_output=True, text=True)
-    assert made.returncode == 0, made.stdout + made.stderr
-    venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    [wheel] = (tmp_path / "dist").glob("plimsoll-*.whl")
-    subprocess.run([venv / "bin/pip", "install", "--no-index", wheel], check=True, capture_output=True)
+def test_the_wheel_serves_in_a_fresh_environment(install, tmp_path):
+    here = install("plimsoll")
+    venv = here.venv
     # BentoML as this environment has it: what is tested is that the wheel goes beside it.
-    site = Path(subprocess.run([sys.executable, "-c", "import bentoml; print(bentoml.__path__[0])"], check=True, capture_output=True,
-                               text=True).stdout.strip()).parent
-    [own_site] = venv.glob("lib/python*/site-packages")
-    (own_site / "others.pth").write_text(f"{site}\n")
+    import bentoml
+
+    [site] = venv.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(f"{Path(bentoml.__path__[0]).parent}\n")
     shutil.copytree(paths.digits, tmp_path / "app")
-    folders = [str(ROOT), str(paths.build.resolve())]
-    folders = [f for f in folders if not str(tmp_path).startswith(f) and not str(site).startswith(f)]
-    env = {**clean_environment(), "BENTOML_HOME": str(paths.digits_home), "BENTOML_DO_NOT_TRACK": "True", "VIRTUAL_ENV": str(venv),
-           "PATH": f"{venv}/bin:/usr/bin:/bin"}
-    before = hidden(folders) or []
-    asked = subprocess.run([*before, "plimsoll", "doctor", "--json", "--admin", "none", "--port", "0", "--state_dir", tmp_path / "state"],
-                           env=env, capture_output=True, text=True, cwd=tmp_path / "app")
-    checks = {c["name"]: c for c in json.loads(asked.stdout)["checks"]}
-    assert checks["parts"]["text"].startswith(f"{venv}: keeper, watch, python, drydock") and checks["parts"]["text"].endswith("of its own")
+    checks = here.parts(tmp_path / "app")
+    assert checks["parts"]["text"] == f"{venv}: keeper, watch, python, drydock; libraries of its own"
     assert checks["python"]["text"].endswith(f"({venv}/bin/python)") and checks["bentoml"]["state"] == "ok"
-    imported = subprocess.run([venv / "bin/python", "-c", "import plimsoll; print(plimsoll.__file__)"], env=env, capture_output=True, text=True)
+    imported = subprocess.run([venv / "bin/python", "-c", "import plimsoll; print(plimsoll.__file__)"], env=here.env, capture_output=True, text=True)
     assert imported.stdout.startswith(f"{venv}/"), imported.stderr
-    run_dir = Path(f"/tmp/pl-wheel-{os.getpid()}")  # sockets: a short path
-    with open(tmp_path / "stderr", "wb") as err:
-        process = subprocess.Popen([*before, "plimsoll", "serve", "--host", "127.0.0.1", "--port", "0", "--admin", "none", "--run_dir", str(run_dir),
-                                    "--state_dir", str(tmp_path / "state"), "--cache_dir", str(tmp_path / "cache")],
-                                   env=env, cwd=tmp_path / "app", stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    log = EventLog(tmp_path / "stderr")
-    try:
-        listen = log.wait_for("main.started", None, 90, 1, 0, lambda: process.poll() is None)["listen"]
-        log.wait_for("main.ready", None, 120, 1, 0, lambda: process.poll() is None)
-        answer = wire.request(("127.0.0.1", int(listen.rpartition(":")[2])), "POST", "/predict", json.loads((paths.digits / "samples/three.json").read_text()))
-        assert answer.status == 200, answer
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0
-        shutil.rmtree(run_dir, ignore_errors=True)
-    left = subprocess.run([venv / "bin/pip", "uninstall", "--yes", "plimsoll"], check=True, capture_output=True, text=True)
-    assert left.returncode == 0
+    address = here.serve(cwd=tmp_path / "app")
+    answer = wire.request(address, "POST", "/predict", json.loads((paths.digits / "samples/three.json").read_text()))
+    assert answer.status == 200 and answer.json()["digit"] == 3
+    subprocess.run([venv / "bin/pip", "uninstall", "--yes", "plimsoll"], check=True, capture_output=True, text=True)  # under the running server
+    assert wire.request(address, "GET", "/livez").status == 200
     assert not [p for p in venv.rglob("*plimsoll*") if p.is_file()]
+
+
+@plain_build
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_the_engine_for_gguf_files_is_an_extra(install, wheels, tmp_path):
+    if not list(wheels.glob("plimsoll_llama-*.whl")):
+        pytest.skip("PLIMSOLL_NO_LLAMA is set, or libllama is not there")
+    here = install("plimsoll[llama]")
+    assert here.parts(tmp_path)["parts"]["text"] == f"{here.venv}: keeper, watch, python, drydock, llama; libraries of its own"
+    [model] = Path(os.environ["PL_LLAMA_MODEL"]).glob("*.gguf")
+    address = here.serve(model, "--llama.ctx_size", "512", cwd=tmp_path)
+    answer = wire.request(address, "POST", "/v1/completions", {"prompt": "One, two,", "max_tokens": 3}, timeout=60)
+    assert answer.status == 200 and answer.json()["usage"]["completion_tokens"] == 3
 
 
 # ---- the image
@@ -228,6 +280,23 @@ def test_completion_knows_what_comes_next():
     assert complete("plimsoll", "serve", "--traffic.m") == {"--traffic.max_stream", "--traffic.max_concurrency"}
     assert complete("plimsoll", "serve", "--config", "/etc/passw") >= {"/etc/passwd"}
     assert "env" in complete("plimsoll", "serve", "--", "env")
+
+
+def test_zsh_and_fish_understand_their_completions():
+    if shutil.which("zsh"):
+        done = subprocess.run(["zsh", "-n", ROOT / "deploy/completions/_plimsoll"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+
+    def offered(line):
+        script = f"source {ROOT}/deploy/completions/plimsoll.fish; complete -C '{line}'"
+        done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, check=True)
+        return {row.split("\t")[0] for row in done.stdout.splitlines()}
+
+    assert offered("plimsoll sta") == {"status"}
+    assert offered("plimsoll restart --mode ") == {"auto", "overlap", "handover"}
+    assert offered("plimsoll serve --traffic.m") == {"--traffic.max_stream", "--traffic.max_concurrency"}
 
 
 def test_help_names_every_verb_in_its_group(table):
