@@ -9,7 +9,7 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz chaos marks bench bench-llama screenshots lint format docs install clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz chaos marks bench bench-llama screenshots lint format docs install wheel deb clean
 
 help:        ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,5 +68,9 @@ docs:        ## docs/reference and the JSON Schema anew from the tables; a test 
 install:     ## release build into $(PREFIX), below DESTDIR
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 cmake --install build/release --prefix $(PREFIX)
+wheel:       ## dist/plimsoll-*.whl, and plimsoll_llama-*.whl for GGUF files (PLIMSOLL_NO_LLAMA=1: without)
+	@scripts/setup.sh wheel && scripts/make-wheel.sh
+deb:         ## dist/plimsoll_*.deb for this Debian, checked by lintian
+	@scripts/setup.sh deb && scripts/make-deb.sh
 clean:       ## drop every build folder (the cache outside the clone stays)
 	rm -rf build

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the reference pages from the tables in the sources: docs/reference/*.md and docs/plimsoll.schema.json.
+"""Makes out of the tables in the sources: docs/reference/*.md, docs/plimsoll.schema.json, and by manual.py the manual
+pages and completions.
 
     scripts/docs.py BUILD            writes them
     scripts/docs.py BUILD --check    names those that are not what the tables say; exit status 1 if there are any
@@ -12,6 +13,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import manual
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -90,11 +93,12 @@ def pages(build):
     plimsoll = pathlib.Path(build) / "bin/plimsoll"
 
     def said(*words):
-        return subprocess.run([plimsoll, "config", *words], check=True, capture_output=True, text=True).stdout
+        return subprocess.run([plimsoll, *words], check=True, capture_output=True, text=True).stdout
 
     return {
-        "docs/reference/settings.md": said("reference"),
-        "docs/plimsoll.schema.json": said("schema"),
+        **manual.pages(said("help", "--json"), said("config", "reference")),
+        "docs/reference/settings.md": said("config", "reference"),
+        "docs/plimsoll.schema.json": said("config", "schema"),
         "docs/reference/metrics.md": metrics(),
         "docs/reference/events.md": events(),
         "docs/reference/reasons.md": reasons(),

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench|bench-llama. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench|bench-llama|wheel|deb. Makes what is missing for that and says so; quick, silent and offline when nothing is.
 #
 # Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
 # (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?build, run, chat, test, full, lint, fuzz, coverage, bench or bench-llama}
+what=${1:?build, run, chat, test, full, lint, fuzz, coverage, bench, bench-llama, wheel or deb}
 torch= # the PyTorch builds that are wanted, as in tests/drydock/torch-*.txt
 [[ -n ${PLIMSOLL_NO_TORCH:-} ]] || case $what in test | coverage) torch=2.15 ;; full) torch="2.15 2.8" ;; esac
 llama= # whether plimsoll-llama is built: it is what no other target needs
-[[ -n ${PLIMSOLL_NO_LLAMA:-} ]] || case $what in test | full | coverage | chat | bench-llama) llama=yes ;; esac
+[[ -n ${PLIMSOLL_NO_LLAMA:-} ]] || case $what in test | full | coverage | chat | bench-llama | wheel) llama=yes ;; esac
 peer= # whether llama-server is: for tests and benches beside it
 [[ -z $llama ]] || case $what in full | bench-llama) peer=yes ;; esac
 proxies= # nginx and HAProxy, to compare with
@@ -27,12 +27,13 @@ packages=(gcc libc6-dev make cmake ninja-build pkg-config python3 libuv1-dev lib
 case $what in
 build | run) ;;
 test) packages+=(libcmocka-dev curl openssl) ;;
-chat | bench-llama) ;;
+chat | bench-llama | wheel) ;;
+deb) packages+=(build-essential debhelper lintian) ;;
 lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr curl openssl) ;;
 bench) packages+=(wrk) ;;
-*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench, bench-llama" ;;
+*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench, bench-llama, wheel, deb" ;;
 esac
 [[ -z $llama ]] || packages+=(g++)
 
@@ -182,9 +183,9 @@ fetch_model() {
 complete() {
     [[ -z $PL_LLHTTP_DIR ]] || made "$PL_LLHTTP_DIR" || return 1
     [[ -z $llama ]] || { made "${PL_LLAMA_DIR:-$PL_LLAMA_MADE}" || [[ -n $PL_LLAMA_DIR ]]; } || return 1
-    [[ -z $llama ]] || made "$PL_LLAMA_MODEL" || return 1
+    [[ -z $llama || $what == wheel ]] || made "$PL_LLAMA_MODEL" || return 1
     [[ -z $peer ]] || made "$PL_LLAMA_PEER" || return 1
-    case $what in build | fuzz | chat) return 0 ;; esac
+    case $what in build | fuzz | chat | wheel | deb) return 0 ;; esac
     made "$(needs_venv)" || return 1
     [[ -z $proxies ]] || made "$PL_PEERS" || return 1
     case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
@@ -214,7 +215,7 @@ if [[ -n $llama ]]; then
     fi
     [[ -n $PL_LLAMA_DIR ]] || need_folder "$PL_LLAMA_MADE" "$label" scripts/make-llama.sh "$PL_PYTHON" "$kind"
     [[ -z $peer ]] || need_folder "$PL_LLAMA_PEER" "llama-server, to compare with, 5 to 9 minutes" scripts/make-llama.sh "$PL_PYTHON" server
-    need_folder "$PL_LLAMA_MODEL" "SmolLM2, the model of make chat" fetch_model
+    [[ $what == wheel ]] || need_folder "$PL_LLAMA_MODEL" "SmolLM2, the model of make chat" fetch_model
 fi
 case $what in
 run) need_env "$PL_SERVE_ENV" -r examples/digits/requirements.txt ;;

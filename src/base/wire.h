@@ -48,6 +48,7 @@ enum {
     X(TAKE,                      9,     sizeof(struct pl_wire_head))                                         \
     X(STOOD_DOWN,               10,     sizeof(struct pl_wire_head))                                         \
     X(BYE,                      11,     offsetof(struct pl_wire_bye, words))                                 \
+    X(TELL,                     12,     sizeof(struct pl_wire_tell))                                         \
     /* replies */                                                                                            \
     X(WELCOME,                  65,     sizeof(struct pl_wire_welcome))                                      \
     X(ITEM,                     66,     offsetof(struct pl_wire_item, note))                                 \
@@ -238,6 +239,13 @@ struct pl_wire_bye {
     char words[PL_WIRE_WORDS_BYTES];
 };
 
+/* What the service manager is to hear of us, as lines of sd_notify(3). Ends with NUL or is full. A keeper
+ * without a service manager says DONE to it all the same. */
+struct pl_wire_tell {
+    struct pl_wire_head head;
+    char words[PL_WIRE_WORDS_BYTES];
+};
+
 /* Descriptor: the new binary. 0: as the keeper was told at its start. */
 struct pl_wire_upgrade {
     struct pl_wire_head head;
@@ -312,6 +320,7 @@ struct pl_wire_message {
         struct pl_wire_hold hold;
         struct pl_wire_forget forget;
         struct pl_wire_bye bye;
+        struct pl_wire_tell tell;
         struct pl_wire_upgrade upgrade;
         struct pl_wire_refused refused;
         struct pl_wire_upgraded upgraded;

@@ -1,4 +1,4 @@
-/* cli.c - finds the verb, parses its arguments, prints help and errors. */
+/* cli.c - finds the verb, parses its arguments, prints errors. Help is in help.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,27 +6,6 @@
 #include "base/buf.h"
 #include "cli/flags.h"
 #include "cli/verbs.h"
-
-struct verb {
-    const char *name, *group, *words, *help;
-    size_t least, most;
-    bool server, keys;
-    pl_verb_run *run;
-};
-static const struct verb verbs[] = {
-#define VERB(symbol, name, group, words, help, least, most, server, keys) \
-    { name, group, words, help, least, most, server, keys, pl_verb_##symbol },
-#include "cli/verbs.def"
-#undef VERB
-};
-enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
-
-static const struct verb *find_verb(const char *name) {
-    if (strcmp(name, "replace") == 0) name = "restart"; /* alias */
-    for (size_t i = 0; i < VERB_COUNT; i++)
-        if (strcmp(verbs[i].name, name) == 0) return &verbs[i];
-    return NULL;
-}
 
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err) {
     struct pl_buf out;
@@ -48,54 +27,8 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err) {
     return status;
 }
 
-static void print_help(void) {
-    static const char *const groups[] = { "Run", "Diagnose", "Prove", "Ship" };
-    printf("plimsoll - never cold, never leaks, never OOMs: a line around the model servers you run\n\n"
-           "usage: plimsoll VERB [arguments]     plimsoll VERB --help tells more\n");
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        bool any = false;
-        for (size_t i = 0; i < VERB_COUNT; i++) {
-            if (strcmp(verbs[i].group, groups[g]) != 0) continue;
-            if (!any) printf("\n%s\n", groups[g]);
-            any = true;
-            printf("  %-8s %-24s %s\n", verbs[i].name, verbs[i].words, verbs[i].help);
-        }
-    }
-}
-
-static void print_flags(const struct pl_flag *flags, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        char left[48];
-        snprintf(left, sizeof left, "%s%c%s--%s%s%s", flags[i].letter != 0 ? "-" : "",
-                 flags[i].letter != 0 ? flags[i].letter : ' ', flags[i].letter != 0 ? ", " : "   ",
-                 flags[i].name, flags[i].value != NULL ? " " : "",
-                 flags[i].value != NULL ? flags[i].value : "");
-        printf("  %-32s %s\n", left, flags[i].help);
-    }
-}
-
-static void print_verb_help(const struct verb *v) {
-    size_t count;
-    const struct pl_flag *flags;
-    printf("usage: plimsoll %s %s\n\n%s\n\n", v->name, v->words, v->help);
-    flags = pl_verb_flags(v->name, &count);
-    print_flags(flags, count);
-    if (v->keys) {
-        flags = pl_args_serve_flags(&count);
-        print_flags(flags, count);
-        printf("  every key of the configuration: --traffic.timeout 30s, --services.NAME.workers 2\n"
-               "  (plimsoll config reference lists them)\n");
-    }
-    if (v->server) {
-        flags = pl_args_server_flags(&count);
-        print_flags(flags, count);
-    }
-    flags = pl_args_shared_flags(&count);
-    print_flags(flags, count);
-}
-
 /* What the arguments of a verb may be; NULL: no verb. */
-static bool parse(int argc, char **argv, int at, const struct verb *v, struct pl_cli *cli,
+static bool parse(int argc, char **argv, int at, const struct pl_verb *v, struct pl_cli *cli,
                   struct pl_err *err) {
     struct pl_verb_args table = { 0 };
     if (v != NULL) {
@@ -108,17 +41,17 @@ static bool parse(int argc, char **argv, int at, const struct verb *v, struct pl
 }
 
 bool pl_cli_parse(int argc, char **argv, const char *verb, struct pl_cli *cli, struct pl_err *err) {
-    return parse(argc, argv, pl_args_find_verb(argc, argv), find_verb(verb), cli, err);
+    return parse(argc, argv, pl_args_find_verb(argc, argv), pl_verb_find(verb), cli, err);
 }
 
 static int dispatch(int argc, char **argv, struct pl_cli *cli) {
     struct pl_err err = { 0 };
-    const struct verb *v = NULL;
+    const struct pl_verb *v = NULL;
     int at = pl_args_find_verb(argc, argv);
-    if (at > 0) v = find_verb(argv[at]);
+    if (at > 0) v = pl_verb_find(argv[at]);
     if (at > 0 && v == NULL) {
         PL_FAIL(&err, PL_E_USAGE, "unknown verb '%s'", argv[at]);
-        pl_err_hint(&err, "plimsoll --help lists them");
+        pl_err_hint(&err, "plimsoll help lists them");
         return pl_cli_fail(cli, &err);
     }
     if (!parse(argc, argv, at, v, cli, &err)) return pl_cli_fail(cli, &err);
@@ -127,10 +60,7 @@ static int dispatch(int argc, char **argv, struct pl_cli *cli) {
         return 0;
     }
     if (v == NULL || cli->args.help) {
-        if (v != NULL)
-            print_verb_help(v);
-        else
-            print_help();
+        pl_help_print(v, cli->args.json);
         return v == NULL && !cli->args.help ? 2 : 0;
     }
     cli->argc = argc;

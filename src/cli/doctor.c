@@ -2,6 +2,8 @@
  * started but the interpreter, and nothing is left. */
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -293,12 +295,37 @@ static void check_door(struct checkup *u, struct pl_config *c) {
     pl_door_free(&d);
 }
 
+/* Counts the libraries that were loaded from below our own prefix. */
+struct brought {
+    const char *prefix;
+    unsigned count;
+};
+static int count_brought(struct dl_phdr_info *info, size_t size, void *ctx) {
+    struct brought *b = ctx;
+    char path[PATH_MAX];
+    (void)size;
+    if (info->dlpi_name[0] == '/' && realpath(info->dlpi_name, path) != NULL)
+        b->count += strncmp(path, b->prefix, strlen(b->prefix)) == 0;
+    return 0;
+}
+
+/* Which files this is made of: a wheel's, a package's or a build's. */
 static void check_parts(struct checkup *u) {
     struct pl_err err;
-    char path[PL_PATH_BYTES];
+    char path[PL_PATH_BYTES], prefix[PL_PATH_BYTES], own[PL_PATH_BYTES + 16];
     tell(u, OK, "plimsoll", NULL, "%s, llhttp %s", PL_VERSION, PL_LLHTTP_VERSION);
-    if (!pl_path_keeper(path, &err) || !pl_path_watch(path, &err) || !pl_path_python_side(path, &err))
+    if (!pl_path_program(prefix, &err) || !pl_path_keeper(path, &err) || !pl_path_watch(path, &err) ||
+        !pl_path_python_side(path, &err) || !pl_path_drydock(path, &err)) {
         tell(u, FAIL, "parts", err.hint, "%s", err.msg);
+        return;
+    }
+    for (int i = 0; i < 2; i++) *strrchr(prefix, '/') = '\0'; /* PREFIX/bin/plimsoll: looked at just now */
+    snprintf(own, sizeof own, "%s/lib/plimsoll/", prefix);
+    struct brought b = { .prefix = own };
+    dl_iterate_phdr(count_brought, &b);
+    tell(u, OK, "parts", NULL, "%s: keeper, watch, python, drydock%s; libraries %s",
+         prefix[0] != '\0' ? prefix : "/", pl_path_llama(path, &err) ? ", llama" : "",
+         b.count > 0 ? "of its own" : "of the system");
 }
 
 int pl_verb_doctor(struct pl_cli *cli) {

@@ -85,7 +85,8 @@ void pl_path_state_dir(const struct pl_config *c, char out[PL_PATH_BYTES]) {
         return;
     }
     snprintf(out, PL_PATH_BYTES, "/var/lib/plimsoll/%s", c->name);
-    if (is_ours(out) || (access("/var/lib", W_OK) == 0 && make_all(out))) return;
+    bool room = is_ours("/var/lib/plimsoll") || access("/var/lib", W_OK) == 0;
+    if (is_ours(out) || (room && make_all(out))) return;
     if (state != NULL && state[0] == '/')
         snprintf(out, PL_PATH_BYTES, "%s/plimsoll/%s", state, c->name);
     else if (home != NULL && home[0] == '/')

@@ -9,6 +9,7 @@
 #include "cli/accept.h"
 #include "cli/door.h"
 #include "cli/helm.h"
+#include "cli/manager.h"
 #include "cli/verbs.h"
 #include "config/diff.h"
 #include "crew/look.h"
@@ -46,6 +47,7 @@ static void finish(int exit_status, const char *message) {
     renew.busy = false;
     if (!renew.check) {
         renew.rejected = exit_status != DONE;
+        pl_manager_reloaded(exit_status == DONE);
         pl_series_set(pl_series0(renew.o.app->metrics, PL_M_CONFIG_REJECTED), exit_status != DONE);
     }
     if (action[0] != '\0') renew.o.action_done(action, exit_status, message);
@@ -275,7 +277,10 @@ bool pl_renew_order(bool check, const char *action, struct pl_err *err) {
     renew.changes.count = 0;
     renew.err = (struct pl_err){ 0 };
     snprintf(renew.action, sizeof renew.action, "%s", action);
-    if (uv_queue_work(renew.o.app->loop, &renew.work, read_now, was_read) == 0) return true;
+    if (uv_queue_work(renew.o.app->loop, &renew.work, read_now, was_read) == 0) {
+        if (!check) pl_manager_reloading();
+        return true;
+    }
     renew.busy = false;
     return PL_FAIL(err, PL_E_SYS, "start reading the configuration");
 }

@@ -26,6 +26,7 @@
 #include "cli/keeps.h"
 #include "cli/listening.h"
 #include "cli/log_form.h"
+#include "cli/manager.h"
 #include "cli/paths.h"
 #include "cli/renew.h"
 #include "cli/verbs.h"
@@ -160,6 +161,7 @@ static void begin_drain(struct pl_timer *t) {
     run.app.stopping = true;
     run.drain_from_ms = pl_now_ms(run.app.clock);
     pl_log(run.app.log, PL_INFO, "drain.changed", F_BOOL("draining", true));
+    pl_manager_draining();
     pl_timer_start(run.timers, &run.stop_timer, (uint64_t)drain_limit_ms(), on_drain_timeout);
     pl_gateway_drain(run.gateway, on_empty, NULL);
 }
@@ -203,7 +205,9 @@ static void look_for_failure(uint64_t now) {
 
 static void look_for_ready(uint64_t now) {
     struct pl_buf text;
-    if (run.ready_told || !pl_admin_ready(run.admin)) return;
+    bool ready = pl_admin_ready(run.admin);
+    if (!run.draining) pl_manager_ready(ready, pl_listening_data());
+    if (run.ready_told || !ready) return;
     run.ready_told = true;
     pl_log(run.app.log, PL_INFO, "main.ready", F_INT("after_ms", now - run.app.started_ms));
     if (run.welcome.main_id > 1) return; /* a banner is for the first start */
@@ -574,6 +578,7 @@ static bool start(struct pl_err *err) {
     if (!pl_door_start(&door, pl_held_take(&run.held, "door"), err)) return false;
     make_helm();
     if (run.candidate && !take_helm(err)) return false;
+    pl_manager_init(&run.link);
     note_listener();
     pl_gateway_hooks(run.gateway, &run.gateway_hooks);
     hooks = run.gateway_hooks;

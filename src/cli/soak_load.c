@@ -125,10 +125,14 @@ static bool start_one(struct run *r) {
     l->n++;
     r->left--;
     r->started++;
-    f->ask = pl_ask_start(&r->loop, &q, on_done, f);
-    if (f->ask == NULL) free(f);
-    r->under_way += f->ask != NULL;
-    return f->ask != NULL;
+    struct pl_ask *ask = pl_ask_start(&r->loop, &q, on_done, f);
+    if (ask == NULL) {
+        free(f);
+        return false;
+    }
+    f->ask = ask;
+    r->under_way++;
+    return true;
 }
 
 /* Closed loop: as many as may be at a time. Open loop: as many as should have begun by now. */

@@ -19,6 +19,19 @@ typedef int pl_verb_run(struct pl_cli *cli);
 #include "cli/verbs.def"
 #undef VERB
 
+/* A row of the table. */
+struct pl_verb {
+    const char *name, *group, *words, *help; /* group "": not listed */
+    size_t least, most;
+    bool server, keys;
+    pl_verb_run *run;
+};
+const struct pl_verb *pl_verbs(size_t *count);
+/* By its name or an alias; NULL: there is none. */
+const struct pl_verb *pl_verb_find(const char *name);
+/* What `verb` takes, or the list of verbs if it is NULL; for people or as JSON, on stdout. */
+void pl_help_print(const struct pl_verb *verb, bool json);
+
 /* Prints the error in words, or as one JSON line with --json, and returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err);
 /* Reads the arguments of a verb once more. cli->arena is set by the caller. */

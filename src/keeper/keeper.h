@@ -11,12 +11,14 @@
  *   mains.c       the life of main, the helm      orders.c      requests, replies, news
  *   workers.c     the life of a generation        family.c      descendants of a dead leader
  *   child.c       between fork and exec           recipe.c      what to execute
- *   zygote.c      workers that a zygote forks
+ *   zygote.c      workers that a zygote forks     notify.c      what a service manager hears of us
  */
 #ifndef PL_KEEPER_KEEPER_H
 #define PL_KEEPER_KEEPER_H
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -77,6 +79,15 @@ struct pl_generation {
     uint8_t note[PL_WIRE_NOTE_BYTES];
 };
 
+/* Where the service manager that started us listens, and the last it could not take. */
+struct pl_notify {
+    struct sockaddr_un to;
+    socklen_t to_bytes; /* 0: nobody wants to hear */
+    int fd;
+    size_t waiting; /* bytes of `text` */
+    char text[PL_WIRE_WORDS_BYTES];
+};
+
 struct pl_held {
     uint64_t ordinal; /* 0: free */
     int fd;
@@ -125,6 +136,7 @@ struct pl_keeper {
     uint64_t looked_ms;
     struct rlimit nofile; /* as we were started */
     struct pl_ring log;
+    struct pl_notify notify;
 
     struct pl_main mains[PL_KEEPER_MAINS];
     uint64_t last_main_id;
@@ -168,6 +180,15 @@ __attribute__((format(printf, 4, 5))) void pl_keeper_say(struct pl_keeper *k, en
 size_t pl_keeper_json(const char *line, char *out, size_t room);
 /* "signal=KILL" or "status=3". */
 const char *pl_keeper_end_text(int wait_status, char out[32]);
+
+/* notify.c */
+/* Reads NOTIFY_SOCKET and takes it out of the environment: mains and workers do not speak for us. */
+void pl_keeper_notify_open(struct pl_keeper *k);
+/* Tells lines of sd_notify(3). Never waits: what does not fit now is told later, unless something newer is.
+ */
+void pl_keeper_notify(struct pl_keeper *k, const char *text, size_t bytes);
+/* Time has passed. */
+void pl_keeper_notify_again(struct pl_keeper *k);
 
 /* mains.c */
 void pl_keeper_start_main(struct pl_keeper *k, int exe_fd, enum pl_wire_role role);

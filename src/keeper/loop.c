@@ -28,6 +28,8 @@ void pl_keeper_stop(struct pl_keeper *k, enum pl_stop_phase phase, int status) {
     k->exit_status = status;
     k->start_main_at_ms = 0;
     pl_keeper_fail_upgrade(k, ESHUTDOWN, 0);
+    static const char stopping[] = "STOPPING=1\nSTATUS=stopping";
+    pl_keeper_notify(k, stopping, sizeof stopping - 1);
     pl_keeper_say(k, PL_INFO, "keeper.stop", "phase=%s status=%d", names[phase], status);
 }
 
@@ -188,6 +190,7 @@ static void one_turn(struct pl_keeper *k, struct turn *t) {
     if (ready > 0 && t->polls[0].revents != 0) on_signals(k);
     pl_keeper_look_at_mains(k);
     pl_keeper_look_at_workers(k);
+    pl_keeper_notify_again(k);
     for (int i = 0; i < PL_KEEPER_MAINS; i++) pl_keeper_send_news(k, &k->mains[i]);
     for (nfds_t i = 1; ready > 0 && i < t->count; i++)
         if (t->mains[i] != NULL) rest(k, t->mains[i], t->polls[i].revents);
@@ -253,6 +256,7 @@ static bool prepare(struct pl_keeper *k, struct pl_err *err) {
     high.rlim_cur = high.rlim_max;
     setrlimit(RLIMIT_NOFILE, &high);
     if (!prepare_signals(k, err)) return false;
+    pl_keeper_notify_open(k);
     int fd = pl_ring_create(&k->log, "plimsoll-keeper-log", LOG_BYTES);
     if (fd == -1) return PL_FAIL_SYS(err, errno, "make the log ring");
     pl_keeper_hold(k, "keeper.log", fd);

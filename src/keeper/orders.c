@@ -267,6 +267,9 @@ static int on_order(struct pl_keeper *k, struct pl_main *m, struct pl_wire_messa
         return on_upgrade(k, m, q);
     case PL_WIRE_STOOD_DOWN:
         return on_stood_down(k, m);
+    case PL_WIRE_TELL:
+        pl_keeper_notify(k, q->tell.words, strnlen(q->tell.words, sizeof q->tell.words));
+        return 0;
     default:
         return ENOSYS;
     }

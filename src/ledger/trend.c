@@ -206,5 +206,5 @@ double pl_trend_take_cycle(double *v, uint32_t n) {
         double phase = 2 * M_PI * best_turns * i / n;
         v[i] -= best_fit[2] * cos(phase) + best_fit[3] * sin(phase);
     }
-    return hypot(best_fit[2], best_fit[3]);
+    return sqrt(best_fit[2] * best_fit[2] + best_fit[3] * best_fit[3]); /* hypot() would ask for glibc 2.35 */
 }

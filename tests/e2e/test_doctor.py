@@ -18,7 +18,7 @@ def test_a_machine_that_can_serve_is_all_ok(tmp_path):
     done = doctor(tmp_path, "service:Simple", "--python", paths.python, *FREE)
     assert done.returncode == 0, done.stdout + done.stderr
     names = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert names[:4] == ["plimsoll", "config", "python", "bentoml"]
+    assert names[:5] == ["plimsoll", "parts", "config", "python", "bentoml"]
     assert {"gpu", "cgroup", "limits", "run_dir", "state_dir", "listen"} <= set(names)
     assert "fail" not in done.stdout
 

@@ -85,25 +85,16 @@ TEST(the_layout_is_the_one_that_was_agreed) {
     static const struct {
         size_t is, agreed;
     } sizes[] = {
-        { sizeof(struct pl_wire_head), 16 },
-        { sizeof(struct pl_wire_hello), 56 },
-        { sizeof(struct pl_wire_list), 32 },
-        { sizeof(struct pl_wire_spawn), 160 },
-        { sizeof(struct pl_wire_signal), 32 },
-        { offsetof(struct pl_wire_note, note), 32 },
-        { sizeof(struct pl_wire_hold), 56 },
-        { sizeof(struct pl_wire_forget), 24 },
-        { offsetof(struct pl_wire_bye, words), 24 },
-        { sizeof(struct pl_wire_welcome), 56 },
-        { sizeof(struct pl_wire_spawned), 32 },
-        { sizeof(struct pl_wire_exit), 88 },
-        { sizeof(struct pl_wire_refused), 24 },
-        { offsetof(struct pl_wire_item, note), 200 },
-        { offsetof(struct pl_wire_upgraded, words), 24 },
-        { sizeof(struct pl_wire_upgrade), 24 },
-        { sizeof(struct pl_wire_main_exited), 24 },
-        { sizeof(struct pl_wire_stop), 24 },
-        { sizeof(struct pl_wire_beat), 16 },
+        { sizeof(struct pl_wire_head), 16 },          { sizeof(struct pl_wire_hello), 56 },
+        { sizeof(struct pl_wire_list), 32 },          { sizeof(struct pl_wire_spawn), 160 },
+        { sizeof(struct pl_wire_signal), 32 },        { offsetof(struct pl_wire_note, note), 32 },
+        { sizeof(struct pl_wire_hold), 56 },          { sizeof(struct pl_wire_forget), 24 },
+        { offsetof(struct pl_wire_bye, words), 24 },  { sizeof(struct pl_wire_tell), 336 },
+        { sizeof(struct pl_wire_welcome), 56 },       { sizeof(struct pl_wire_spawned), 32 },
+        { sizeof(struct pl_wire_exit), 88 },          { sizeof(struct pl_wire_refused), 24 },
+        { offsetof(struct pl_wire_item, note), 200 }, { offsetof(struct pl_wire_upgraded, words), 24 },
+        { sizeof(struct pl_wire_upgrade), 24 },       { sizeof(struct pl_wire_main_exited), 24 },
+        { sizeof(struct pl_wire_stop), 24 },          { sizeof(struct pl_wire_beat), 16 },
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) assert_int_equal(sizes[i].is, sizes[i].agreed);
 }
