@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -17,11 +18,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TEST_TIMEOUT_S = 120  # of a C test; pytest's is in pyproject.toml
 
-# Parts in order: (kind, preset, marker expression for pytest). A preset of None is the one asked for.
+# Parts in order: (kinds, preset, marker expression for pytest). A preset of None is the one asked for.
 PLANS = {
-    "quick": [("c", "dev", ""), ("python", "dev", "")],
-    "default": [("c", "asan", ""), ("python", "dev", ""), ("e2e", "dev", "not full"), ("e2e", "asan", "asan")],
-    "full": [("c", "asan", ""), ("python", "dev", ""), ("e2e", "dev", ""), ("e2e", "asan", "")],
+    "quick": [("c", "dev", ""), ("python", "dev", "not full")],
+    "default": [("c", "asan", ""), ("python e2e", "dev", "not full"), ("e2e", "asan", "asan")],
+    "full": [("c", "asan", ""), ("python e2e", "dev", ""), ("e2e", "asan", "")],
     "unit": [("c", None, "")],
     "e2e": [("e2e", None, "not full")],
     "sanitized": [("c", None, ""), ("e2e", None, "not full")],
@@ -109,29 +110,50 @@ def is_apart(path):
     return path.name.removeprefix("test_").startswith(APART)
 
 
-def run_pytest(kind, preset, marker, more, tally):
-    """tests/e2e as two runs side by side; what the second one said is printed after the first one's."""
-    files = sorted((ROOT / "tests" / kind).rglob("test_*.py"))
-    parts = [files] if kind != "e2e" else [[f for f in files if is_apart(f)], [f for f in files if not is_apart(f)]]
+def lanes_of(kinds):
+    """What runs beside each other: lists of (kind, number, files), each list in order. The first has what computes; the
+    tests of Python follow what mostly waits."""
+    files = {kind: sorted((ROOT / "tests" / kind).rglob("test_*.py")) for kind in kinds}
+    if "e2e" not in files:
+        return [[(kind, 0, files[kind])] for kind in kinds]
+    lanes = [[("e2e", 0, [f for f in files["e2e"] if is_apart(f)])]]
+    lanes.append([("e2e", 1, [f for f in files["e2e"] if not is_apart(f)])])
+    lanes[1] += [(kind, 0, files[kind]) for kind in kinds if kind != "e2e"]
+    return lanes
+
+
+def run_lane(lane, preset, marker, more, said, statuses):
     env = {**os.environ, "PLIMSOLL_BUILD": str(ROOT / "build" / preset), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("PYTEST_ADDOPTS", None)
-    (ROOT / f"build/{preset}").mkdir(parents=True, exist_ok=True)
-    runs = []
-    for number, part in enumerate(parts):
+    for kind, number, files in lane:
         junit = ROOT / f"build/{preset}/pytest-{kind}-{number}.xml"
         junit.unlink(missing_ok=True)
-        words = [sys.executable, "-m", "pytest", *part, f"--junit-xml={junit}", *more]
+        words = [sys.executable, "-m", "pytest", *files, f"--junit-xml={junit}", *more]
         if marker:
             words += ["-m", marker]
-        said = None if number == 0 else open(ROOT / f"build/{preset}/pytest-{kind}-{number}.log", "w+")
-        runs.append((subprocess.Popen(words, cwd=ROOT, env=env, stdout=said, stderr=said), junit, said))
-    for process, junit, said in runs:
-        status = process.wait()
+        statuses.append((kind, junit, subprocess.run(words, cwd=ROOT, env=env, stdout=said, stderr=said).returncode))
+
+
+def run_pytest(kinds, preset, marker, more, tally):
+    """Lanes side by side; what the second one said is printed after the first one's."""
+    (ROOT / f"build/{preset}").mkdir(parents=True, exist_ok=True)
+    runs = []
+    for number, lane in enumerate(lanes_of(kinds)):
+        said = None if number == 0 else open(ROOT / f"build/{preset}/pytest-{number}.log", "w+")
+        statuses = []
+        thread = threading.Thread(target=run_lane, args=(lane, preset, marker, more, said, statuses))
+        thread.start()
+        runs.append((lane, thread, said, statuses))
+    for lane, thread, said, statuses in runs:
+        thread.join()
+        if len(statuses) < len(lane):
+            tally.fail(f"pytest of tests/{lane[len(statuses)][0]} (could not be run)")
         if said is not None:
             said.seek(0)
             sys.stdout.write(said.read())
             said.close()
-        count_pytest(kind, preset, junit, status, tally)
+        for kind, junit, status in statuses:
+            count_pytest(kind, preset, junit, status, tally)
 
 
 def count_pytest(kind, preset, junit, status, tally):
@@ -156,23 +178,23 @@ def main():
     asked, more = parser.parse_known_args()
     more = [word for word in more if word != "--"]
     tally, began, built = Tally(), time.monotonic(), {}
-    for kind, preset, marker in PLANS[asked.what]:
+    for kinds, preset, marker in PLANS[asked.what]:
         preset = preset or asked.preset
         part_began = time.monotonic()
-        print(f"==== {kind}, build/{preset}{f', {marker}' if marker else ''}", flush=True)
+        print(f"==== {kinds}, build/{preset}{f', {marker}' if marker else ''}", flush=True)
         if preset not in built:
             built[preset] = build(preset, tally)
         if built[preset]:
-            if kind == "c":
+            if kinds == "c":
                 run_c(preset, tally)
             else:
-                run_pytest(kind, preset, marker, more, tally)
-        print(f"==== {kind}, build/{preset}: {time.monotonic() - part_began:.0f} s", flush=True)
+                run_pytest(kinds.split(), preset, marker, more, tally)
+        print(f"==== {kinds}, build/{preset}: {time.monotonic() - part_began:.0f} s", flush=True)
     for name in tally.failures:
         print(f"FAILED {name}")
     if asked.what in LEFT_OUT:
         print(f"left out: {LEFT_OUT[asked.what]}")
-    if os.environ.get("PLIMSOLL_NO_TORCH") and any(kind == "e2e" for kind, _, _ in PLANS[asked.what]):
+    if os.environ.get("PLIMSOLL_NO_TORCH") and any("e2e" in kinds for kinds, _, _ in PLANS[asked.what]):
         print("left out: PyTorch over the dry dock: allocator, snapshots, OOMs, leaks (PLIMSOLL_NO_TORCH is set)")
     print(f"{time.monotonic() - began:.0f} s")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped", flush=True)
