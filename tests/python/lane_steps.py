@@ -22,7 +22,7 @@ from plimsoll.lane import pool, protocol
 from plimsoll.lane.protocol import Shared
 
 LANE = str(PACKAGE / "plimsoll" / "lane")
-PATIENCE_S = 5
+PATIENCE_S = 20
 TAIL = b"\r\ncontent-type: application/json\r\nx-bentoml-request-id: %016x\r\n\r\n"
 
 

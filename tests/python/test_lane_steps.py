@@ -39,7 +39,7 @@ LOOP = {
 MOST = 600
 
 
-@pytest.fixture(params=[pytest.param(1, id="each", marks=pytest.mark.full), pytest.param(6, id="some")])
+@pytest.fixture(params=[pytest.param(1, id="each", marks=pytest.mark.full), pytest.param(8, id="some")])
 def stride(request):
     return request.param
 
@@ -150,14 +150,14 @@ def test_a_handler_that_ends_while_its_run_is_being_adopted(threads):
     def act(sock, step):
         mine = bench.made[sock]
         sock.sendall(raw(b"wait"))
-        assert bench.begun.wait(5)
+        assert bench.begun.wait(lane_steps.PATIENCE_S)
         bench.step = step
         adopted = bench.on_loop(adopt, bench, mine, wait=False)
         until(lambda: step.reached.is_set() or adopted.is_set())
         bench.gate.set()
         until(bench.idle, "the handler and its thread are through")
         step.go_on.set()
-        assert adopted.wait(5)
+        assert adopted.wait(lane_steps.PATIENCE_S)
         assert reply(sock) == (200, b"wait")
         for _ in range(2):
             assert ask(sock, b"next") == (200, b"next")
@@ -261,7 +261,7 @@ def test_a_look_that_fails_is_not_the_last(bench, monkeypatch, capfd):
     sock = parked(bench)
     monkeypatch.setattr(bench.made[sock], "adopt", lambda run: 1 / 0)
     sock.sendall(raw(b"wait"))
-    assert bench.begun.wait(5)
+    assert bench.begun.wait(lane_steps.PATIENCE_S)
     until(lambda: "ZeroDivisionError" in capfd.readouterr().err)
     monkeypatch.undo()
     until(lambda: bench.made[sock]._run is not None, "it is adopted")

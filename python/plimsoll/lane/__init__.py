@@ -13,8 +13,10 @@ lines, metrics and background tasks are BentoML's, and no handler runs twice.
     eligible.py                which services and endpoints may use it, and why not
     endpoint.py                parse and encode; giving an outcome back
     context.py                 what a handler can see of its request
+    run.py                     one request: from its bytes to the reply, and its deadline
     pool.py                    the handler threads
     protocol.py                uvicorn's HTTP protocol with the lane in front
+    lending.py                 who owns a connection that handler threads use
     counts.py                  BentoML's own metrics
 
 This module imports nothing of BentoML: the others are imported once the service is there.
