@@ -62,6 +62,25 @@ def why(error):
     return lines[0] if lines else type(error).__name__
 
 
+def path_prefix(service):
+    """Where its routes begin, "" for the root: the first releases of 1.4 know no such setting."""
+    return getattr(service, "path_prefix", None) or ""
+
+
+def services_here(service):
+    """It and everything below it by name, without what runs elsewhere (a dependency with a URL or a deployment)."""
+    try:
+        return service.all_services(exclude_urls=True)
+    except TypeError:  # the first releases of 1.4 leave nothing out
+        pass
+    found = {service.name: service}
+    for dependency in service.dependencies.values():
+        elsewhere = getattr(dependency, "url", None) or getattr(dependency, "deployment", None)
+        if dependency.on is not None and not elsewhere:
+            found.update(services_here(dependency.on))
+    return found
+
+
 def refuse_other_kinds(service, ident):
     """Services of BentoML 1.1 have another worker, and those with a command of their own have none."""
     if not all(hasattr(service, name) for name in ("apis", "to_asgi", "inner")):

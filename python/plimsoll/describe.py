@@ -102,8 +102,8 @@ def settings(service):
     """By origin. Keys below the service's name in BentoML's configuration beat the decorator; nameless ones are only
     defaults, so they are told where the decorator is silent."""
     decorator = in_our_words(service.config)
-    if service.path_prefix:
-        decorator["route.path"] = join_paths(service.path_prefix)
+    if bento.path_prefix(service):
+        decorator["route.path"] = join_paths(bento.path_prefix(service))
     services = bentoml_services()
     defaults = {k: v for k, v in in_our_words(services).items() if k not in decorator}
     named = services.get(service.name)
@@ -206,7 +206,7 @@ def join_paths(*parts):
 def route(service, name, method):
     out = {
         "name": name,
-        "path": join_paths(service.path_prefix, method.route),
+        "path": join_paths(bento.path_prefix(service), method.route),
         "kind": kind_of(method),
         "batchable": bool(method.batchable),
         "content_type": method.input_spec.mime_type(),
@@ -256,7 +256,7 @@ def dependencies(service, elsewhere=()):
     """Those that may get processes of their own; `elsewhere` names those that run already."""
     out = []
     rank = ranks(service)
-    for one in service.all_services(exclude_urls=True).values():
+    for one in bento.services_here(service).values():
         if one is service or one.name in elsewhere:
             continue
         config = own_config(one)
@@ -277,7 +277,7 @@ def wants_deployment(service):
     """Whether something is to be done once for each deployment, of the service or of what it depends on."""
     return any(
         has_tasks(s) or members_with(s.inner, "__bentoml_deployment_hook__")
-        for s in service.all_services(exclude_urls=True).values()
+        for s in bento.services_here(service).values()
     )
 
 
@@ -288,7 +288,7 @@ def describe(service, degraded=(), elsewhere=()):
         "python": platform.python_version(),
         "settings": settings(service),
         "routes": [route(service, name, method) for name, method in service.apis.items()],
-        "path_prefix": service.path_prefix or "",
+        "path_prefix": bento.path_prefix(service),
         "is_ready": hasattr(service.inner, "__is_ready__"),
         "deployment_hooks": len(members_with(service.inner, "__bentoml_deployment_hook__")),
         "tasks": sum(1 for m in service.apis.values() if getattr(m, "is_task", False)),
@@ -298,11 +298,17 @@ def describe(service, degraded=(), elsewhere=()):
     }
 
 
-def load(ident, working_dir):
-    from _bentoml_impl.loader import load as bentoml_load
+def bentoml_load(ident, working_dir):
+    from _bentoml_impl import loader
 
+    if hasattr(loader, "load"):
+        return loader.load(ident, working_dir, standalone_load=True)
+    return loader.import_service(*loader.normalize_identifier(ident, working_dir))  # the first releases of 1.4
+
+
+def load(ident, working_dir):
     try:
-        service = bentoml_load(ident, working_dir, standalone_load=True)
+        service = bentoml_load(ident, working_dir)
     except Exception as exc:
         print(f"cannot load {ident}: {bento.why(exc)}", file=sys.stderr, flush=True)
         raise

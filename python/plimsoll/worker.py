@@ -238,7 +238,7 @@ class Launcher:
         endpoints = []
         title = os.environ.get("PLIMSOLL_WORKER_NAME", service.name)  # as the metrics name it
         for index, (name, method) in enumerate(service.apis.items()):
-            path = describe.join_paths(service.path_prefix, method.route)
+            path = describe.join_paths(bento.path_prefix(service), method.route)
             kind, names = describe.kind_of(method), describe.parameters(method.func)
             endpoint = records.Endpoint(index, path, kind, bool(method.batchable), title, names)
             try:
@@ -248,7 +248,7 @@ class Launcher:
                 self.degrade(f"records:{name}", exc)
             endpoints.append(endpoint)
         self.endpoints = endpoints
-        prefix = describe.join_paths(service.path_prefix).rstrip("/")
+        prefix = describe.join_paths(bento.path_prefix(service)).rstrip("/")
         own_code_first = bool(getattr(service, "middlewares", ()))
         return records.Routes(endpoints, prefix, own_code_first, bool(getattr(service, "mount_apps", ())))
 
@@ -319,7 +319,7 @@ class Launcher:
             if describe.wants_deployment(self.loaded):
                 self.degrade("deployment", exc)
             return
-        for one in self.loaded.all_services(exclude_urls=True).values():
+        for one in bento.services_here(self.loaded).values():
             if one is self.loaded or one.name not in elsewhere:
                 server_on_deployment(one)
 

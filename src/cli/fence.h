@@ -4,7 +4,8 @@
  * A list of refusals and no list of permissions: a call that libc takes up one day goes on working, and what
  * is refused fails with EPERM instead of ending the process. The filter is classic BPF
  * (Documentation/userspace-api/ seccomp_filter.rst); calls of another architecture's table (int 0x80, x32)
- * are refused whole. Workers and watch are the keeper's children and keep what they had. */
+ * are refused whole. A child of main (Plimsoll itself, reading a record or a snapshot) inherits all of it;
+ * workers and watch are the keeper's children and keep what they had. */
 #ifndef PL_CLI_FENCE_H
 #define PL_CLI_FENCE_H
 #include <stdbool.h>

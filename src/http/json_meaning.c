@@ -156,8 +156,8 @@ static bool is_demand(const struct pl_json_scan *s) {
 
 static void take_model(struct pl_json_scan *s, const char *bytes, size_t len) {
     if (len > PL_JSON_MODEL_MOST - s->model_len) {
-        s->model_len = PL_JSON_MODEL_MOST; /* full: what comes does not fit either */
-        s->facts.model[0] = '\0';
+        s->model_len = PL_JSON_MODEL_MOST;                /* full: what comes does not fit either */
+        memset(s->facts.model, 0, sizeof s->facts.model); /* however much of it had come */
         s->model_over = true;
     }
     if (s->model_over) return;
