@@ -338,7 +338,8 @@ def device_xid(yard):
 
 @fault("ten thousand idle connections")
 def idle_crowd(yard):
-    count = 2000 if yard.short else 10_000
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(2000 if yard.short else 10_000, hard - 1500)  # the crowd's process and main have as many each
     crowd = yard.crowd(count)
     held = int(crowd.stdout.readline() or 0)
     yard.pause(0.5, 4)

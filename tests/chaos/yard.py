@@ -115,7 +115,7 @@ class Yard:
         if not dock:
             self.why_not.setdefault("dock", "not asked for")
         if "dock" not in self.why_not:
-            self.dock_env = {"PLIMSOLL_CACHE": str(self.folder / "cache"), "PLIMSOLL_DRYDOCK_SHM": f"plimsoll-drydock-chaos-{os.getpid()}"}
+            self.dock_env = {"PLIMSOLL_CACHE": str(self.folder / "cache"), "PLIMSOLL_DRYDOCK_SHM": f"chaos-dock-{os.getpid()}"}
             before += [paths.plimsoll, "drydock", "-q", "--gpu", "mine:4GiB", "--"]
         return before
 
