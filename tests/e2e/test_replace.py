@@ -163,28 +163,6 @@ def test_a_worker_killed_while_starting_is_tried_again(serve):
     assert server.post("/predict", {"x": 3}).text() == "3"
 
 
-@pytest.mark.asan
-@pytest.mark.parametrize("successor", ["comes up", "dies too"])
-def test_a_worker_that_dies_under_its_replacement_is_followed_by_the_successor(serve, successor):
-    server = serve("service:SlowBoot", "--backoff.initial", "100ms", service="slow_boot").started()
-    server.gate.touch()
-    server.wait_for("main.ready")
-    (old,) = server.workers().values()
-    server.gate.unlink()
-    assert server.verb("restart", "--all", "--mode", "overlap", "--no-wait").returncode == 0
-    second = server.wait_for("worker.spawned", count=2)["pid"]
-    os.kill(old, signal.SIGKILL)
-    server.wait_for("worker.gone")
-    server.wait_until(lambda: [w["pid"] for w in server.status()["services"][0]["workers"]] == [second], what="it is forgotten")
-    if successor == "dies too":
-        os.kill(second, signal.SIGKILL)
-        assert "the old worker is gone" in server.wait_for("worker.rollback")["message"]
-    server.gate.touch()
-    server.wait_for("worker.ready", count=2)
-    assert server.post("/predict", {"x": 3}, timeout=60).text() == "3"
-    assert len(server.log.find("worker.spawned")) == (2 if successor == "comes up" else 3), "a load that nobody needed"
-
-
 def test_a_handler_that_ends_the_process_is_502_with_the_cause(feature):
     reply = feature.post("/die", {"status": 7})
     assert reply.status == 502
