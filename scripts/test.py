@@ -115,6 +115,7 @@ def run_pytest(kind, preset, marker, more, tally):
     parts = [files] if kind != "e2e" else [[f for f in files if is_apart(f)], [f for f in files if not is_apart(f)]]
     env = {**os.environ, "PLIMSOLL_BUILD": str(ROOT / "build" / preset), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("PYTEST_ADDOPTS", None)
+    env.setdefault("TSAN_OPTIONS", f"suppressions={ROOT / 'tests/support/tsan.supp'}")
     (ROOT / f"build/{preset}").mkdir(parents=True, exist_ok=True)
     runs = []
     for number, part in enumerate(parts):

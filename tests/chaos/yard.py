@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 CRASHES, CRASH_WINDOW_S = 3, 62  # of main; the fifth within a minute ends the instance, on purpose
 HEALTHY_S = 60  # only a failure waits for its end
 PYTHON = sys.executable
+SANITIZERS = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", f"suppressions={HERE.parent / 'support/tsan.supp'}")}
 
 CONFIG = """
 limits: {{connections: 11000}}
@@ -88,7 +89,7 @@ class Yard:
         self.dock_env = {}
         before = self._before(dock)
         self.server = Server(None, "-c", self.config, service=HERE, before=before, python=None,
-                             env={"RECEIPTS": str(self.receipts), "PYTHONPATH": str(HERE), **self.dock_env})
+                             env={"RECEIPTS": str(self.receipts), "PYTHONPATH": str(HERE), **SANITIZERS, **self.dock_env})
         self.loads_allowed = collections.Counter({"echo": 2, "again": 2, "liar": 1, **({"bento": 2} if bento else {})})
         self.workers_of = dict(self.loads_allowed)
 
