@@ -58,8 +58,7 @@ def some_service(yard):
 def kill_worker(yard, name=None):
     name = name or some_service(yard)
     if pids := yard.workers(name):
-        yard.loads_allowed[name] += 1
-        host_signal(yard.rng.choice(pids), signal.SIGKILL)
+        yard.kill_worker(name, yard.rng.choice(pids))
 
 
 def kill(pid):
@@ -85,8 +84,7 @@ def worker_stopped(yard):
 def all_killed(yard):
     name = some_service(yard)
     for pid in yard.workers(name):
-        yard.loads_allowed[name] += 1
-        kill(pid)
+        yard.kill_worker(name, pid)
 
 
 # ---- main

@@ -85,6 +85,7 @@ class Yard:
         self.settings = {"python": PYTHON, "backend": HERE / "backend.py", "echo_generation": 1, "timeout": 10, "head": 10}
         self.write_config()
         self.crashes = []
+        self.killed = set()  # workers, until main knows
         self.why_not = {}
         self.dock_env = {}
         before = self._before(dock)
@@ -175,6 +176,8 @@ class Yard:
         if status is None or not status["ready"]:
             return False
         for s in status["services"]:
+            if any(w["pid"] in self.killed for w in s["workers"]):
+                return False
             ready = sum(w["state"] == "ready" for w in s["workers"])
             others = sum(w["state"] not in ("ready", "gone") for w in s["workers"])
             if ready != self.workers_of[s["name"]] or others:
@@ -193,6 +196,12 @@ class Yard:
 
     def well(self):
         self.until(self.is_well, "every service has its workers again")
+        self.killed.clear()
+
+    def kill_worker(self, name, pid):
+        self.loads_allowed[name] += 1
+        self.killed.add(pid)
+        host_signal(pid, signal.SIGKILL)
 
     # ---- crashes of main are rationed
 
