@@ -176,7 +176,7 @@ class Yard:
         if status is None or not status["ready"]:
             return False
         for s in status["services"]:
-            if any(w["pid"] in self.killed for w in s["workers"]):
+            if any(w.get("pid") in self.killed for w in s["workers"]):
                 return False
             ready = sum(w["state"] == "ready" for w in s["workers"])
             others = sum(w["state"] not in ("ready", "gone") for w in s["workers"])
