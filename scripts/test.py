@@ -125,6 +125,7 @@ def lanes_of(kinds):
 def run_lane(lane, preset, marker, more, said, statuses):
     env = {**os.environ, "PLIMSOLL_BUILD": str(ROOT / "build" / preset), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("PYTEST_ADDOPTS", None)
+    env.setdefault("TSAN_OPTIONS", f"suppressions={ROOT / 'tests/support/tsan.supp'}")
     for kind, number, files in lane:
         junit = ROOT / f"build/{preset}/pytest-{kind}-{number}.xml"
         junit.unlink(missing_ok=True)

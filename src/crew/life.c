@@ -491,6 +491,7 @@ void pl_life_release(struct pl_worker *w) {
         *at = w->next;
         break;
     }
+    pl_replace_forget(w);
     pl_samples_free(w->more->samples);
     pl_buf_free(&w->more->metrics_text);
     free(w->more->room);

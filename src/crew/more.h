@@ -475,6 +475,7 @@ void pl_replace_ready(struct pl_worker *successor);
 /* A start failed: true if it was a successor whose old worker serves on, so that it is not tried again here.
  */
 bool pl_replace_lost(struct pl_worker *successor);
+void pl_replace_forget(const struct pl_worker *w); /* it is freed: nobody points to it */
 void pl_replace_tick(struct pl_service *s, uint64_t now);
 void pl_replace_resume(struct pl_service *s); /* what a main before this one had begun */
 /* Something asks for it. Done, told (would, held), or nothing: worker/replace.h. Once told it is quiet until

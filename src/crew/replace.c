@@ -391,7 +391,7 @@ void pl_replace_ready(struct pl_worker *w) {
 static void roll_back(struct pl_service *s, const char *why) {
     char message[400];
     const struct pl_replacement *r = &s->more->replacement;
-    bool gone = r->way == PL_REPLACE_HANDOVER;
+    bool gone = r->way == PL_REPLACE_HANDOVER || !old_is_there(s);
     snprintf(message, sizeof message, "%.280s; %s", why,
              gone ? "the old worker is gone: starts are tried again with growing pauses"
                   : "the old worker serves on");
@@ -403,13 +403,22 @@ static void roll_back(struct pl_service *s, const char *why) {
 bool pl_replace_lost(struct pl_worker *w) {
     struct pl_service *s = w->service;
     struct pl_replacement *r = &s->more->replacement;
-    bool beside = w->more->replaces != NULL, mine = r->active && r->successor == w;
+    const struct pl_worker *old = w->more->replaces;
+    bool beside = old != NULL && pl_worker_has_process(old->state), mine = r->active && r->successor == w;
     if (!beside && !mine) return false;
-    bool serves_on = beside || r->way == PL_REPLACE_OVERLAP;
+    bool serves_on = beside || (r->way == PL_REPLACE_OVERLAP && old_is_there(s));
     w->more->replaces = NULL;
     if (serves_on) w->more->replaced = true; /* the slot is the old one's still */
     if (mine) roll_back(s, w->more->end_sentence);
     return serves_on;
+}
+
+/* It died and is gone before its successor was READY, or the other way round. */
+void pl_replace_forget(const struct pl_worker *w) {
+    struct pl_service *s = w->service;
+    for (struct pl_worker *each = s->workers; each != NULL; each = each->next)
+        if (each->more->replaces == w) each->more->replaces = NULL;
+    if (s->more->replacement.successor == w) s->more->replacement.successor = NULL;
 }
 
 static const char stuck[] =

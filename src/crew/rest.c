@@ -100,6 +100,7 @@ static void see_end(struct pl_worker *w, const struct pl_wire_exit *e) {
     pl_life_explain(w);
     c->hooks.unroutable(c->hooks.ctx, w);
     c->hooks.exited(c->hooks.ctx, w);
+    if (w->service->parent == NULL) c->hooks.supply_changed(c->hooks.ctx, w->service);
 }
 
 void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e) {

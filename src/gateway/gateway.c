@@ -178,6 +178,7 @@ void pl_gateway_save(struct pl_gateway *g) {
 void pl_gateway_leave(struct pl_gateway *g, void (*empty)(void *ctx), void *ctx) {
     g->left = true;
     pl_timer_stop(&g->save_timer);
+    for (size_t i = 0; i < g->gate_count; i++) pl_queue_pump(&g->gates[i]);
     pl_server_leave(g->server, empty, ctx);
 }
 

@@ -27,9 +27,10 @@ static struct pl_admit_supply supply_of(struct pl_gate *gate, uint64_t now_ms) {
                                      .out_of_service = ready > 0 && all_out_of_service(s),
                                      .places = pl_budget_ready(gate),
                                      .was_ready = s->was_ready,
-                                     /* nobody of ours is on the way, and nobody knows when: 503, no hold */
-                                     .failed =
-                                         ready == 0 && (s->kind == PL_KIND_REMOTE || pl_service_failed(s)),
+                                     /* nobody of ours is on the way, and nobody knows when: 503, no hold.
+                                      * Once another main has the helm, who comes is its own alone */
+                                     .failed = ready == 0 && (s->kind == PL_KIND_REMOTE || gate->g->left ||
+                                                              pl_service_failed(s)),
                                      .draining = draining,
                                      .boot_left_ms = ready == 0 ? pl_service_boot_left_ms(s, now_ms) : 0 };
 }

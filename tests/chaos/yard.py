@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 CRASHES, CRASH_WINDOW_S = 3, 62  # of main; the fifth within a minute ends the instance, on purpose
 HEALTHY_S = 60  # only a failure waits for its end
 PYTHON = sys.executable
+SANITIZERS = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", f"suppressions={HERE.parent / 'support/tsan.supp'}")}
 
 CONFIG = """
 limits: {{connections: 11000}}
@@ -84,11 +85,12 @@ class Yard:
         self.settings = {"python": PYTHON, "backend": HERE / "backend.py", "echo_generation": 1, "timeout": 10, "head": 10}
         self.write_config()
         self.crashes = []
+        self.killed = set()  # workers, until main knows
         self.why_not = {}
         self.dock_env = {}
         before = self._before(dock)
         self.server = Server(None, "-c", self.config, service=HERE, before=before, python=None,
-                             env={"RECEIPTS": str(self.receipts), "PYTHONPATH": str(HERE), **self.dock_env})
+                             env={"RECEIPTS": str(self.receipts), "PYTHONPATH": str(HERE), **SANITIZERS, **self.dock_env})
         self.loads_allowed = collections.Counter({"echo": 2, "again": 2, "liar": 1, **({"bento": 2} if bento else {})})
         self.workers_of = dict(self.loads_allowed)
 
@@ -115,7 +117,7 @@ class Yard:
         if not dock:
             self.why_not.setdefault("dock", "not asked for")
         if "dock" not in self.why_not:
-            self.dock_env = {"PLIMSOLL_CACHE": str(self.folder / "cache"), "PLIMSOLL_DRYDOCK_SHM": f"plimsoll-drydock-chaos-{os.getpid()}"}
+            self.dock_env = {"PLIMSOLL_CACHE": str(self.folder / "cache"), "PLIMSOLL_DRYDOCK_SHM": f"chaos-dock-{os.getpid()}"}
             before += [paths.plimsoll, "drydock", "-q", "--gpu", "mine:4GiB", "--"]
         return before
 
@@ -174,6 +176,8 @@ class Yard:
         if status is None or not status["ready"]:
             return False
         for s in status["services"]:
+            if any(w.get("pid") in self.killed for w in s["workers"]):
+                return False
             ready = sum(w["state"] == "ready" for w in s["workers"])
             others = sum(w["state"] not in ("ready", "gone") for w in s["workers"])
             if ready != self.workers_of[s["name"]] or others:
@@ -192,6 +196,12 @@ class Yard:
 
     def well(self):
         self.until(self.is_well, "every service has its workers again")
+        self.killed.clear()
+
+    def kill_worker(self, name, pid):
+        self.loads_allowed[name] += 1
+        self.killed.add(pid)
+        host_signal(pid, signal.SIGKILL)
 
     # ---- crashes of main are rationed
 

@@ -268,6 +268,27 @@ def test_a_stream_ends_whole_before_the_old_engine_is_told_to_stop(serve):
     assert server.log.find("worker.death") == []
 
 
+@pytest.mark.asan
+@pytest.mark.parametrize("successor", ["comes up", "dies too"])
+def test_a_worker_that_dies_under_its_replacement_is_followed_by_the_successor(serve, successor):
+    server = vllm(serve, "--backoff.initial", "100ms").ready()
+    (old,) = server.workers().values()
+    hold = server.folder / "hold"
+    hold.touch()
+    assert server.verb("restart", "--all", "--mode", "overlap", "--no-wait").returncode == 0
+    second = server.wait_for("worker.spawned", count=2)["pid"]
+    os.kill(old, signal.SIGKILL)
+    server.wait_for("worker.gone")
+    server.wait_until(lambda: [w["pid"] for w in server.status()["services"][0]["workers"]] == [second], what="it is forgotten")
+    if successor == "dies too":
+        os.kill(second, signal.SIGKILL)
+        assert "the old worker is gone" in server.wait_for("worker.rollback")["message"]
+    hold.unlink()
+    server.wait_for("worker.ready", count=2)
+    assert server.post("/v1/completions", {"prompt": "a"}, timeout=60).status == 200
+    assert len(server.log.find("worker.spawned")) == (2 if successor == "comes up" else 3), "a load that nobody needed"
+
+
 def test_a_request_is_sent_again_when_the_server_is_killed_before_it_answered(serve):
     """LLM presets are idempotent until something of the reply is out."""
     server = vllm(serve, "--traffic.queue.max_wait", "60s").ready()

@@ -10,8 +10,9 @@ import threading
 
 import pytest
 
-from rig import Load, WebSocket, paths, request
+from rig import Load, WebSocket, connect, paths, read_reply, request, send_head
 from rig.other import installation, new_version, stand_in, version_of
+from rig.server import ROOT
 from rig.serving import serving
 
 
@@ -101,6 +102,28 @@ def test_a_websocket_stays_with_the_old_main_until_its_time_is_over(serve):
     server.wait_for("main.left", {"pid": old, "cut": 1})
     socket.sock.close()
     assert server.status()["ready"]
+
+
+def test_who_waits_at_the_old_main_is_told_when_its_worker_dies(serve):
+    """The next worker is the new main's: nobody at the old one waits for it until the wait is over."""
+    server = serve(None, "--traffic.max_concurrency", 1, "--traffic.queue.max_wait", "100s", "--", paths.python,
+                   ROOT / "tests/e2e/servers/small.py", "--socket", "{socket}").ready()
+    running = connect(server.address)
+    send_head(running, "GET", "/stream")
+    assert running.recv(12) == b"HTTP/1.1 200"
+    waiting = connect(server.address, timeout=60)
+    send_head(waiting, "GET", "/stream")
+    server.wait_until(lambda: server.status()["services"][0]["queue"]["requests"] == 1)
+    old, (worker,) = server.main_pid(), server.workers().values()
+    upgraded(server)
+    os.kill(worker, signal.SIGKILL)
+    reply, whole = read_reply(waiting)
+    assert whole and reply.status == 503 and reply.headers["x-plimsoll-reason"] == "not_ready"
+    assert int(reply.headers["retry-after"]) >= 1 and reply.headers["connection"] == "close"
+    running.close()
+    waiting.close()
+    server.wait_for("main.left", {"pid": old, "cut": 0})
+    assert server.post("/x", timeout=60).status == 200
 
 
 def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):
