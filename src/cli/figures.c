@@ -32,6 +32,22 @@ const char *pl_fig_size(double bytes, char *out, size_t room) {
     return out;
 }
 
+const char *pl_fig_budget(const json_t *row, char *out, size_t room) {
+    char charged[24], budget[24], size[24], fixed[48] = "", of[80];
+    const json_t *gpu = json_object_get(row, "gpu");
+    if (json_is_number(gpu))
+        snprintf(of, sizeof of, "gpu %.0f", json_number_value(gpu));
+    else
+        snprintf(of, sizeof of, "%s", pl_fig_text(row, "gpu"));
+    if (pl_fig_has(row, "fixed_bytes"))
+        snprintf(fixed, sizeof fixed, ", %s fixed",
+                 pl_fig_size(pl_fig_number(row, "fixed_bytes"), size, sizeof size));
+    snprintf(out, room, "budget of %s: %s of %s charged%s", of,
+             pl_fig_size(pl_fig_number(row, "charged_bytes"), charged, sizeof charged),
+             pl_fig_size(pl_fig_number(row, "budget_bytes"), budget, sizeof budget), fixed);
+    return out;
+}
+
 const char *pl_fig_counts(json_t *o, char *out, size_t room) {
     double below = 1e300;
     size_t at = 0, said = 0;

@@ -12,6 +12,8 @@ bool pl_fig_has(const json_t *o, const char *key);
 const char *pl_fig_duration(double seconds, char *out, size_t room);
 /* "512 bytes", "1.5 GiB" */
 const char *pl_fig_size(double bytes, char *out, size_t room);
+/* A row of a service's `budget`: "budget of gpu 0: 1.2 GiB of 8.0 GiB charged, 400.0 MiB fixed" */
+const char *pl_fig_budget(const json_t *row, char *out, size_t room);
 /* An object of counts as "queue_full 12, budget 3", largest first; "" when it is empty. */
 const char *pl_fig_counts(json_t *o, char *out, size_t room);
 /* Neither stable nor warming: there is something to say of this memory. */

@@ -100,6 +100,15 @@ static int print_start_memory(const json_t *m) {
     return 1;
 }
 
+/* What byte admission goes by, of a service that it counts for. */
+static int print_budget(const json_t *list) {
+    char line[240];
+    size_t i;
+    json_t *b;
+    json_array_foreach(list, i, b) printf("    %s\n", pl_fig_budget(b, line, sizeof line));
+    return (int)json_array_size(list);
+}
+
 /* What a start will cost, and what the workers have in common. */
 static int print_zygote(const json_t *z, const json_t *workers) {
     char own[24], shared[24];
@@ -172,7 +181,8 @@ static int print_service(const json_t *s, int lines) {
            text(s, "mode"), text(s, "mode_origin"));
     printf("    running %.0f  waiting %.0f of %.0f\n", number(queue, "running"), number(queue, "requests"),
            number(queue, "max_requests"));
-    int used = 2 + print_workers(json_object_get(s, "workers"), false, lines + 2);
+    int used = 2 + print_budget(json_object_get(s, "budget"));
+    used += print_workers(json_object_get(s, "workers"), false, lines + used);
     used += print_start_memory(json_object_get(s, "start_memory"));
     used += print_zygote(json_object_get(s, "zygote"), json_object_get(s, "workers"));
     used += print_lane(s);

@@ -160,22 +160,11 @@ static void service_lines(struct pl_top_screen *t, const json_t *s) {
 }
 
 static void budget_lines(struct pl_top_screen *t, const json_t *s) {
-    char charged[24], budget[24], fixed[48] = "", gpu[64];
+    char line[240];
     size_t i;
     json_t *b;
-    json_array_foreach(json_object_get(s, "budget"), i, b) {
-        const json_t *name = json_object_get(b, "gpu");
-        if (json_is_number(name))
-            snprintf(gpu, sizeof gpu, "gpu %.0f", json_number_value(name));
-        else
-            snprintf(gpu, sizeof gpu, "%s", text(b, "gpu"));
-        if (pl_fig_has(b, "fixed_bytes"))
-            snprintf(fixed, sizeof fixed, ", %s fixed",
-                     pl_fig_size(number(b, "fixed_bytes"), budget, sizeof budget));
-        say(t, PL_TOP_PLAIN, "  budget of %s: %s of %s charged%s", gpu,
-            pl_fig_size(number(b, "charged_bytes"), charged, sizeof charged),
-            pl_fig_size(number(b, "budget_bytes"), budget, sizeof budget), fixed);
-    }
+    json_array_foreach(json_object_get(s, "budget"), i, b)
+        say(t, PL_TOP_PLAIN, "  %s", pl_fig_budget(b, line, sizeof line));
 }
 
 static void verdict_lines(struct pl_top_screen *t, const json_t *v, bool indent) {

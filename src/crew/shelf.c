@@ -145,6 +145,29 @@ bool pl_shelf_move(struct pl_crew *c, const char *kind, const char *name, const 
 
 /* --- one that takes the place of the one before */
 
+/* True: there was one too many, the one written the longest ago, and it is gone. */
+static bool drop_oldest(int folder) {
+    char oldest[sizeof((struct dirent *)0)->d_name] = "";
+    struct timespec when = { 0 };
+    struct stat st;
+    int count = 0, own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = own != -1 ? fdopendir(own) : NULL;
+    if (dir == NULL) {
+        if (own != -1) close(own);
+        return false;
+    }
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (e->d_name[0] == '.' || fstatat(folder, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == -1) continue;
+        bool older = st.st_mtim.tv_sec != when.tv_sec ? st.st_mtim.tv_sec < when.tv_sec
+                                                      : st.st_mtim.tv_nsec < when.tv_nsec;
+        if (count++ > 0 && !older) continue;
+        when = st.st_mtim;
+        memcpy(oldest, e->d_name, strlen(e->d_name) + 1);
+    }
+    closedir(dir);
+    return count > PL_SHELF_PAGES && unlinkat(folder, oldest, 0) == 0;
+}
+
 static void write_now(uv_work_t *work) {
     struct putting *p = work->data;
     char *final = p->path, *draft = NULL;
@@ -155,6 +178,8 @@ static void write_now(uv_work_t *work) {
         unlink(draft); /* a full disk costs what it told, and no more */
     p->path = final;
     free(draft);
+    PL_AUTO_FD int folder = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (folder != -1 && drop_oldest(folder)) continue;
 }
 
 static void written(uv_work_t *work, int status) {

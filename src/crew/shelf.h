@@ -8,7 +8,10 @@
 
 #include "crew/crew.h"
 
-enum { PL_SHELF_KEPT = 10 };
+enum {
+    PL_SHELF_KEPT = 10,
+    PL_SHELF_PAGES = 256, /* of what is written over: the files written last */
+};
 #define PL_SHELF_REPORT ".report.json" /* behind a file's name: what is said about it */
 
 /* `problem` NULL: it lies at `path` and has so many bytes. Both are borrowed. */
@@ -20,7 +23,8 @@ bool pl_shelf_keep(struct pl_crew *c, const char *kind, const char *name, const 
 /* Moves the file `from` there, across file systems too; without a state folder it is removed. */
 bool pl_shelf_move(struct pl_crew *c, const char *kind, const char *name, const char *from,
                    pl_shelf_done *done, void *ctx);
-/* Writes a file that is there once, and takes the place of the one before; nobody waits for it. Without a
- * state folder it is not kept. Copies. */
+/* Writes a file that is there once, and takes the place of the one before; nobody waits for it. Names come
+ * and go with what is served: the newest PL_SHELF_PAGES of a kind stay. Without a state folder it is not
+ * kept. Copies. */
 void pl_shelf_write(struct pl_crew *c, const char *kind, const char *name, const char *text);
 #endif

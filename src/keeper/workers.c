@@ -238,6 +238,7 @@ void pl_keeper_worker_ended(struct pl_keeper *k, struct pl_generation *g, int st
     close_one(&g->report_fd);
     close_one(&g->listener_fd);
     close_one(&g->orders_fd);
+    if (g->output_fd != -1) pl_keeper_drain(k, g); /* its last words come before its end, rest or no rest */
     pl_keeper_announce(g, PL_NEWS_EXITED);
     pl_keeper_say(k, PL_INFO, "keeper.worker_exited", "generation=%llu name=%s %s",
                   (unsigned long long)g->exit.generation, g->order.name, pl_keeper_end_text(status, how));

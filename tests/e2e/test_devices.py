@@ -177,6 +177,15 @@ def test_the_death_carries_the_verdict(plain):
     assert "3.76 GiB are cached but in pieces" in death["sentence"]
 
 
+def test_the_last_words_count_however_close_they_are_to_others(plain):
+    """The keeper lets a pipe rest after each look at it; a death within that rest is told with what it holds."""
+    for count in range(1, 6):
+        say(plain, f"{count}\n{OOM}", "/end_soon?1")  # one that is not in quarantine
+        death = plain.wait_for("worker.death", count=count)
+        assert (death["cause"], death["oom_verdict"]) == ("gpu_out_of_memory", "fragmentation")
+        plain.wait_for("worker.ready", count=count + 1)
+
+
 def test_a_death_without_a_message_has_no_verdict(plain):
     say(plain, "bye", "/end?9")
     death = plain.wait_for("worker.death")

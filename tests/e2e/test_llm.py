@@ -88,6 +88,7 @@ def test_the_cache_that_the_engine_tells_of_is_the_budget(serve):
     assert value_of(server, "plimsoll_budget_bytes") == 16 << 20
     sock, _ = stream(server, prompt=[7] * 1000, max_tokens=200)
     assert value_of(server, "plimsoll_budget_charged_bytes") == (1280 << 11), "1200 tokens are ten blocks"
+    assert "budget of host: 2.5 MiB of 16.0 MiB charged" in server.verb("status").stdout
     server.gate.touch()
     rest = b""
     while not rest.endswith(b"0\r\n\r\n"):
@@ -209,7 +210,7 @@ def test_several_models_behind_one_port(serve, tmp_path):
 JSON = {"Content-Type": "application/json"}
 IDS = json.dumps([7] * 100)
 BAD = {
-    "twenty_megabytes": (b'{"prompt":"' + b"word " * (4 << 20) + b'"}', {}, "context_length_exceeded"),
+    "a_hundred_megabytes": (b'{"prompt":"' + b"word " * 19_999_990 + b'"}', {}, "context_length_exceeded"),
     "deeply_nested": (b'{"prompt":' + b"[" * 100000, {}, "invalid_value"),
     "cut_short": (b'{"prompt":"a"', {}, "invalid_json"),
     "two_values": (b'{"prompt":"a"}{}', {}, "invalid_json"),

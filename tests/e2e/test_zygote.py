@@ -64,6 +64,21 @@ def tell(server):
     return server.post("/tell").json()
 
 
+def test_records_of_what_was_served_long_ago_are_dropped(forkable):
+    server = forkable()
+    folder = server.folder / "state/zygote"
+    folder.mkdir(parents=True, exist_ok=True)
+    for n in range(300):
+        old = folder / f"{n:016x}.json"
+        old.write_text("{}")
+        os.utime(old, (1_700_000_000 + n, 1_700_000_000 + n))
+    server.ready()
+    server.wait_for("zygote.ready")
+    names = server.wait_until(lambda: (names := sorted(os.listdir(folder))) and len(names) == 256 and names, what="pruned")
+    assert set(names) >= {f"{n:016x}.json" for n in range(45, 300)}, "the newest stay"
+    assert len([name for name in names if int(name[:16], 16) >= 300]) == 1, "and the one of now"
+
+
 def test_a_forked_worker_is_what_it_would_be_by_exec(forkable):
     server = forkable().ready()
     zygote = server.wait_for("zygote.ready")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An engine as others see it: --port N, memory on a card that a child of it holds (--hold PROGRAM MIB), and words.
 
-POST /say prints the body to stdout; POST /end prints it and ends the process with the status in the query (?7).
+POST /say prints the body to stdout; POST /end prints it and ends the process with the status in the query (?7); /end_soon
+has said something half a millisecond before.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import http.server
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -30,6 +32,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer()
 
     def do_POST(self):
+        if self.path.startswith("/end_soon"):
+            print("not long now", flush=True)
+            time.sleep(0.0005)
         print(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode(), flush=True)
         if self.path.startswith("/end"):
             os._exit(int(self.path.partition("?")[2]))
