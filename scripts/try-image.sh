@@ -30,7 +30,7 @@ here build --isolation chroot --pull-never --network host --target digits --tag 
     >"$work/log" 2>&1 || { tail -40 "$work/log" >&2; bare_die "it was not built"; }
 grep -E 'STEP ' "$work/log"
 here images
-here inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}' digits
+here inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}}{{"\n"}}' digits
 
 step "serve digits with a read-only root, as the image's user"
 container=$(here from --pull-never digits)

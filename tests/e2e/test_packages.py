@@ -79,6 +79,11 @@ def test_a_wheel_is_whole_and_runs_on_its_own_libraries(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other/libcrypto.so.3").write_bytes(b"no library")
     env = {**clean_environment(), "LD_LIBRARY_PATH": str(tmp_path / "other")}
+    loaded = subprocess.run(["ldd", tree / "bin/plimsoll"], env=env, capture_output=True, text=True, check=True).stdout
+    from wheel import SYSTEM
+
+    for soname, place in re.findall(r"^\s*(\S+) => (\S+)", loaded, re.M):
+        assert soname in SYSTEM or Path(place).resolve() == (tree / "lib/plimsoll" / soname).resolve(), (soname, place)
     asked = subprocess.run([tree / "bin/plimsoll", "doctor", "--json", "--run_dir", tmp_path / "run", "--state_dir", tmp_path / "state"],
                            env=env, capture_output=True, text=True, cwd=tmp_path)
     parts = {c["name"]: c for c in json.loads(asked.stdout)["checks"]}["parts"]
