@@ -8,7 +8,7 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench bench-llama screenshots lint format requirements docs install clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz marks bench bench-llama screenshots lint format requirements docs doc-outputs install clean
 
 help:        ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ requirements: ## which test shows each demand of docs/requirements.md, and what 
 docs:        ## docs/reference and the JSON Schema anew from the tables; a test compares
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 python3 scripts/docs.py build/release
+doc-outputs: ## run the commands that README, docs/ and examples/ show, and write what they say into the pages (ARGS="docs/plan.md")
+	@scripts/setup.sh test && scripts/build.sh $(PRESET) && \
+	 $(in_env) PLIMSOLL_BUILD=build/$(PRESET) "$$PL_TEST_ENV/bin/python" scripts/doc_outputs.py --write $(ARGS)
 install:     ## release build into $(PREFIX), below DESTDIR
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 cmake --install build/release --prefix $(PREFIX)
