@@ -9,10 +9,10 @@ in_env    = . scripts/env.sh &&
 test_py   = . scripts/env.sh && "$$PL_TEST_ENV/bin/python" scripts/test.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz chaos marks bench bench-llama screenshots lint format docs install wheel deb clean
+.PHONY: help setup build run chat test test-quick test-full unit e2e asan tsan coverage fuzz chaos marks bench bench-llama screenshots lint format requirements docs doc-outputs install wheel deb clean
 
 help:        ## this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:       ## fetch and make what running and testing need; quick when nothing is missing
 	@scripts/setup.sh run && scripts/setup.sh test
@@ -62,9 +62,14 @@ lint:        ## clang-format, ruff, then clang-tidy as advice
 	@scripts/setup.sh lint && scripts/lint.sh
 format:      ## clang-format and ruff, in place; .def tables are left alone
 	@scripts/setup.sh lint && scripts/lint.sh --fix
+requirements: ## which test shows each demand of docs/requirements.md, and what runs it
+	@python3 scripts/requirements.py
 docs:        ## docs/reference and the JSON Schema anew from the tables; a test compares
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 python3 scripts/docs.py build/release
+doc-outputs: ## run the commands that README, docs/ and examples/ show, and write what they say into the pages (ARGS="docs/plan.md")
+	@scripts/setup.sh test && scripts/build.sh $(PRESET) && \
+	 $(in_env) PLIMSOLL_BUILD=build/$(PRESET) "$$PL_TEST_ENV/bin/python" scripts/doc_outputs.py --write $(ARGS)
 install:     ## release build into $(PREFIX), below DESTDIR
 	@scripts/setup.sh build && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 cmake --install build/release --prefix $(PREFIX)

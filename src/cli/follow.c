@@ -77,7 +77,7 @@ static void print_event(const char *line, size_t len) {
            json_string_value(json_object_get(doc, "event")));
     json_object_foreach(doc, key, value) {
         if (strcmp(key, "ts") == 0 || strcmp(key, "level") == 0 || strcmp(key, "event") == 0) continue;
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         if (text != NULL) printf(" %s=%s", key, text);
         free(text);
     }
