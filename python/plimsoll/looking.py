@@ -9,7 +9,7 @@ import sys
 import time
 
 alone = False  # this is the child of a fork: there is no other thread
-WHILE_S = 0.5  # longer than all objects are gone through
+WHILE_S = 0.2  # longer than a million objects take; who waits for the GIL may have to wait that long for it, once
 
 
 def _without_collection(look):
