@@ -20,7 +20,7 @@ from rig import host
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests/data"
-LIMIT_S = 150
+LIMIT_S = 240
 SERVER = re.compile(r"^(plimsoll drydock .*-- )?plimsoll serve\b(?!.*--check)")
 CLEAN = ("PLIMSOLL", "BENTOML", "PL_", "PROMETHEUS", "PYTEST", "COLUMNS", "LINES")
 
@@ -229,7 +229,11 @@ class Leaky(Scene):
 
         def known():
             self.must("python3 load.py 100")
-            return "HISTORY" in self.events("--event memory.holder")
+            if "HISTORY" in self.events("--event memory.holder"):
+                return True
+            if "explain.done" in self.events("--event explain.done"):  # it ran out of time on a busy machine
+                self.run("python3 load.py 600 >load.log & plimsoll explain --history on --force --deadline 60s; wait")
+            return False
 
         self.wait_until(known, "the holder")
 
