@@ -85,6 +85,7 @@ try:
     before = pids()
     again = subprocess.run(["dpkg", "--install", *glob.glob("/deb/*.deb")], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
+    print("compiled:", len(glob.glob("/usr/share/plimsoll/python-*/plimsoll/__pycache__/*.pyc")), "files of the Python side")
     print("the package once more:", again.stdout.strip().splitlines()[-1])
     hear("READY=1")
     after = pids()
