@@ -14,7 +14,8 @@
 
 #include "inside.h"
 
-/* With news (memory was taken) it is asked at once, but not more than 50 times in a row and then each 10 ms; else each second. */
+/* With news (memory was taken) it is asked at once, but not more than 50 times in a row and then each 10 ms;
+ * else each second. */
 enum { NEWS_IN_A_ROW = 50, NEWS_MS = 10, WITHOUT_NEWS_MS = 1000, PATH_BYTES = 512 };
 
 static struct {

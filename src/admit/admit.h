@@ -92,8 +92,8 @@ struct pl_admit {
     bool bytes_short;                /* the next one found no room for its bytes, or for its prompt */
     bool prefill_short;              /* for its prompt */
     uint64_t prefill, prefill_limit; /* prompt tokens in work, and how many may be; limit 0: any number */
-    bool alone_held;  /* one ran alone and what it taught is not in yet: nobody else runs alone */
-    int64_t orphans;  /* of those that run: let in by a main that is dead */
+    bool alone_held; /* one ran alone and what it taught is not in yet: nobody else runs alone */
+    int64_t orphans; /* of those that run: let in by a main that is dead */
     struct pl_admit_flow flows[PL_ADMIT_FLOWS];
     uint16_t active[PL_ADMIT_FLOWS], active_count; /* flows with somebody who waits */
     uint64_t turn;                                 /* virtual time */

@@ -124,8 +124,8 @@ static int64_t room(void) {
     return limit > used ? (int64_t)((limit - used) / 2) : 0;
 }
 
-/* Every file at or below `path`, which is a pattern. What is not there or leads nowhere is kept too: reading it
- * says why it cannot be read. */
+/* Every file at or below `path`, which is a pattern. What is not there or leads nowhere is kept too: reading
+ * it says why it cannot be read. */
 static void collect(struct reading *r, const char *path) {
     glob_t found = { 0 };
     if (glob(path, GLOB_NOCHECK, NULL, &found) != 0) return;

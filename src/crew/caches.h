@@ -22,8 +22,8 @@ struct pl_caches {
 
 struct pl_worker;
 struct pl_service;
-/* Before one is spawned: its folder, made, in `out`; "" when there is none to be had (told once), or what runs
- * there is not ours. */
+/* Before one is spawned: its folder, made, in `out`; "" when there is none to be had (told once), or what
+ * runs there is not ours. */
 void pl_caches_prepare(struct pl_service *s, uint32_t slot, char *out, unsigned room);
 void pl_caches_ready(struct pl_worker *w); /* what it has compiled by now is counted, beside the loop */
 /* NULL: nothing is known yet. */

@@ -285,7 +285,8 @@ static void tell_measure(struct pl_gate *gate, unsigned place) {
     if (was != 0 && moved < was / 16) return;
     p->told = now;
     p->told_foreign = p->foreign;
-    if (was != 0 && now != was) pl_budget_changed(gate, place, was, by_others > moved / 2 ? "neighbour" : "plan");
+    if (was != 0 && now != was)
+        pl_budget_changed(gate, place, was, by_others > moved / 2 ? "neighbour" : "plan");
 }
 
 /* What moves by less than a hundredth moves nothing. True: there is more room. */

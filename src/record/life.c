@@ -208,8 +208,9 @@ bool pl_store_begin(struct pl_store *s, const struct pl_record_boot *b, uint64_t
 
 bool pl_store_end(struct pl_store *s, uint64_t at_ms, int status, struct pl_err *err) {
     const struct pl_value v[] = { pl_v_count(at_ms), pl_v_id((uint64_t)status), pl_v_id((uint64_t)s->boot) };
-    return pl_store_run(
-               s, "UPDATE boot SET end = coalesce(end, 'stopped'), ended_ms = ?1, seen_ms = ?1, status = ?2 WHERE boot = ?3",
-               v, 3) == SQLITE_OK ||
+    return pl_store_run(s,
+                        "UPDATE boot SET end = coalesce(end, 'stopped'), ended_ms = ?1, seen_ms = ?1, status "
+                        "= ?2 WHERE boot = ?3",
+                        v, 3) == SQLITE_OK ||
            pl_store_fail(s, "say goodbye", err);
 }
