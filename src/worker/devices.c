@@ -141,7 +141,7 @@ bool pl_devices_of(const struct pl_service_config *s, const char *visible, uint3
 size_t pl_devices_listed(const char *text, size_t len, char out[PL_DEVICES_TEXT]) {
     static const char mark[] = "(UUID: ";
     struct pool p = { 0 };
-    bool whole = false; /* the last one is a GPU that no MIG instance has followed yet */
+    bool whole = false; /* the last one in the pool is a GPU that no MIG instance has followed yet */
     for (const char *s = text, *end = text + len; s < end;) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
         size_t n = (size_t)((stop != NULL ? stop : end) - s);
@@ -149,10 +149,11 @@ size_t pl_devices_listed(const char *text, size_t len, char out[PL_DEVICES_TEXT]
         const char *close = uuid != NULL ? memchr(uuid, ')', (size_t)(s + n - uuid)) : NULL;
         if (close != NULL) {
             uuid += sizeof mark - 1;
-            bool mig = strncmp(uuid, "MIG-", 4) == 0;
+            bool mig = strncmp(uuid, "MIG-", 4) == 0, gpu = strncmp(uuid, "GPU-", 4) == 0;
             if (mig && whole) p.count--;
-            if (mig || strncmp(uuid, "GPU-", 4) == 0) add(&p, uuid, (size_t)(close - uuid));
-            whole = !mig;
+            size_t before = p.count;
+            if (mig || gpu) add(&p, uuid, (size_t)(close - uuid));
+            whole = gpu && p.count > before;
         }
         s += n + 1;
     }

@@ -105,6 +105,13 @@ TEST(what_nvidia_smi_lists_are_uuids) {
     for (size_t len = 0; len < sizeof mig; len++) pl_devices_listed(mig, len, out);
 }
 
+TEST(an_instance_below_a_name_that_is_none_takes_nobodys_place) {
+    static const char odd[] = "GPU 0: NVIDIA (UUID: IA-0000)\n  MIG 1g.5gb Device 0: (UUID: MIG-1111)\n";
+    char out[PL_DEVICES_TEXT];
+    assert_int_equal(pl_devices_listed(odd, sizeof odd - 1, out), 1);
+    assert_string_equal(out, "MIG-1111");
+}
+
 TEST(indexes_become_uuids_where_both_are_known) {
     static const struct {
         const char *gpus, *each, *visible, *want; /* NULL: stays */
@@ -133,4 +140,5 @@ TEST(indexes_become_uuids_where_both_are_known) {
 RUN(cmocka_unit_test(every_slot_gets_its_group),
     cmocka_unit_test(what_cannot_be_had_is_refused_with_the_reason),
     cmocka_unit_test(what_nvidia_smi_lists_are_uuids),
+    cmocka_unit_test(an_instance_below_a_name_that_is_none_takes_nobodys_place),
     cmocka_unit_test(indexes_become_uuids_where_both_are_known))
