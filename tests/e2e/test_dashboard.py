@@ -187,8 +187,8 @@ def test_stale_lost_and_broken_are_told_apart(serve, tmp_path, browser):
     browser.wait_for(f"{LINE} === 'live'", "the next main is found again")
     assert browser.ask("state.status.pid.main") != main
     browser.complaints.clear()  # of connections that were lost
-    browser.ask("guarded(() => { throw new Error('by the test') })()")
-    assert "broken" in browser.ask(LINE) and "by the test" in browser.ask(LINE)
+    line = browser.ask(f"(guarded(() => {{ throw new Error('by the test') }})(), {LINE})")  # before the next figures
+    assert "broken" in line and "by the test" in line
     browser.wait_for(f"{LINE} === 'live'", "the next figures can be drawn")
     assert browser.complaints == []
 
