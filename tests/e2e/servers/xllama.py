@@ -17,6 +17,7 @@ parser.add_argument("--parallel", type=int, default=4)
 parser.add_argument("--ctx-size", type=int, default=2048)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--kv-unified", action="store_true")
+parser.add_argument("--metrics", action="store_true")  # what the preset adds: they are on anyway
 parser.add_argument("--cache-ram", type=int)
 o = parser.parse_args()
 
