@@ -230,14 +230,19 @@ def knock(yard, i):
 
     def check(wire):
         wire.send(with_length("/echo/echo", request_id, body))
-        reply = wire.reply()
-        if is_refusal(reply):
-            return str(reply.status), repr(reply.body[:160])
-        if reply.status != 200 or reply.body != backend.echo_of(request_id, body):
-            raise Wrong(f"status {reply.status}: {reply.body[:100]!r}")
-        return "ok", ""
+        return what_came(wire, request_id, body)
 
     note_raw(yard, request_id, "knock", began, check)
+
+
+def what_came(wire, request_id, body):
+    """The echo of this body, or a refusal; anything else is wrong."""
+    reply = wire.reply()
+    if is_refusal(reply):
+        return str(reply.status), repr(reply.body[:160])
+    if reply.status != 200 or reply.body != backend.echo_of(request_id, body):
+        raise Wrong(f"status {reply.status}, {len(reply.body)} bytes: {reply.body[:100]!r}")
+    return "ok", ""
 
 
 def note_raw(yard, request_id, kind, began, check):
@@ -287,12 +292,7 @@ def upload(yard, i, luck):
             if not wire.send(data[at:at + 200_000]):
                 break
             time.sleep(0.005)
-        reply = wire.reply()
-        if is_refusal(reply):
-            return str(reply.status), repr(reply.body[:160])
-        if reply.status != 200 or reply.body != backend.echo_of(request_id, body):
-            raise Wrong(f"status {reply.status}, {len(reply.body)} bytes")
-        return "ok", ""
+        return what_came(wire, request_id, body)
 
     note_raw(yard, request_id, "upload", began, check)
 

@@ -148,13 +148,7 @@ class Yard:
         return self.sure()["pid"]["keeper"]
 
     def watch(self):
-        for pid in host.descendants(self.keeper()):
-            try:
-                if os.readlink(f"/proc/{pid}/exe").endswith("libexec/plimsoll/watch"):
-                    return pid
-            except OSError:
-                pass
-        return None
+        return host.watch_of(self.keeper())
 
     def workers(self, name):
         (service,) = [s for s in self.sure()["services"] if s["name"] == name]

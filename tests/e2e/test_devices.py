@@ -8,8 +8,7 @@ import subprocess
 
 import pytest
 
-from rig import dock, paths
-from rig.host import descendants
+from rig import dock, host, paths
 from rig.server import ROOT, clean_environment, run_plimsoll
 
 SERVER = ROOT / "tests/e2e/servers/on_card.py"
@@ -36,15 +35,7 @@ def figure(server, name, **labels):
 
 
 def watch_of(server):
-    """The pid of the watch process, None while there is none."""
-    keeper = server.status()["pid"]["keeper"]
-    for pid in descendants(keeper):
-        try:
-            if os.readlink(f"/proc/{pid}/exe").endswith("libexec/plimsoll/watch"):
-                return pid
-        except OSError:
-            pass
-    return None
+    return host.watch_of(server.status()["pid"]["keeper"])
 
 
 def engine(serve, *flags, hold=None, **more):

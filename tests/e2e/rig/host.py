@@ -74,6 +74,17 @@ def descendants(root):
     return found
 
 
+def watch_of(keeper):
+    """The pid of that keeper's watch process, None while there is none."""
+    for pid in descendants(keeper):
+        try:
+            if os.readlink(f"/proc/{pid}/exe").endswith("libexec/plimsoll/watch"):
+                return pid
+        except OSError:
+            pass
+    return None
+
+
 def describe(pid):
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
