@@ -184,8 +184,8 @@ const char *pl_keeper_end_text(int wait_status, char out[32]);
 /* notify.c */
 /* Reads NOTIFY_SOCKET and takes it out of the environment: mains and workers do not speak for us. */
 void pl_keeper_notify_open(struct pl_keeper *k);
-/* Tells lines of sd_notify(3). Never waits: what does not fit now is told later, unless something newer is.
- */
+/* Tells lines of sd_notify(3). Never waits: what cannot be sent now is told later, unless more waits than
+ * there is room for. */
 void pl_keeper_notify(struct pl_keeper *k, const char *text, size_t bytes);
 /* Time has passed. */
 void pl_keeper_notify_again(struct pl_keeper *k);

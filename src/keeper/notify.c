@@ -39,11 +39,11 @@ static bool send_text(struct pl_keeper *k) {
 }
 
 /* READY=1 must not be lost to a STATUS= that comes while it waits: lines are put behind each other while
- * there is room. */
+ * there is room, and what comes then is let go. */
 void pl_keeper_notify(struct pl_keeper *k, const char *text, size_t bytes) {
     struct pl_notify *n = &k->notify;
     if (n->fd == -1 || n->to_bytes == 0 || bytes == 0 || bytes > sizeof n->text) return;
-    if (n->waiting + 1 + bytes > sizeof n->text) n->waiting = 0;
+    if (n->waiting > 0 && n->waiting + 1 + bytes > sizeof n->text) return;
     if (n->waiting > 0) n->text[n->waiting++] = '\n';
     memcpy(n->text + n->waiting, text, bytes);
     n->waiting += bytes;

@@ -86,6 +86,7 @@ def test_a_manager_that_does_not_listen_for_a_while_misses_no_ready(keeper, mana
         pass
     filler.close()
     assert tell(main, "READY=1").kind == wire.DONE and tell(main, "STATUS=later").kind == wire.DONE  # the keeper waits for nobody
+    assert tell(main, "STATUS=" + "x" * 300).kind == wire.DONE  # no room beside what waits: that stays
     for _ in range(full):
         assert manager()[0] == "filler"
     assert manager() == ("READY=1\nSTATUS=later", k.pid)
