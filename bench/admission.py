@@ -46,7 +46,7 @@ async def post(where, path, body):
 class Server:
     def __init__(self, folder, service, target, flags, env=None):
         python = Path(os.environ["PL_TORCH_ENV"]) / "bin/python"
-        build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release"))
+        build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release")).resolve()
         self.port, self.run = free_port(), Path(folder) / "run"
         self.log = Path(folder) / "log"
         binary = build / "bin/plimsoll"

@@ -157,7 +157,7 @@ def peer(folder, name):
 
 def plimsoll_words(folder, name, port, python, service="service:Double"):
     run = folder / f"run-{name.replace(' ', '-')}"
-    build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release"))
+    build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release")).resolve()
     return [build / "bin/plimsoll", "serve", service, "--python", python, "--host", "127.0.0.1", "--port",
             str(port), "--admin", "none", "--run_dir", run, "--state_dir", folder / "state", "--cache_dir",
             folder / "cache"], run

@@ -22,7 +22,7 @@ def torch_python():
 
 class Dock:
     def __init__(self, python, gpu="mine:8GiB"):
-        plimsoll = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/dev")) / "bin/plimsoll"
+        plimsoll = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/dev")).resolve() / "bin/plimsoll"
         assert plimsoll.exists(), f"{plimsoll} is not there: set PLIMSOLL_BUILD"
         self.process = subprocess.Popen([plimsoll, "drydock", "--gpu", gpu, "--context", "0", "--", python, "-c", HOLD],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

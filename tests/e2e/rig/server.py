@@ -22,7 +22,7 @@ BOOT_S = 90
 class paths:
     """Where the parts under test are; `make` says where through the environment."""
 
-    build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/dev"))
+    build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/dev")).resolve()
     plimsoll = build / "bin/plimsoll"
     services = ROOT / "tests/e2e/services"
     digits = ROOT / "examples/digits"
