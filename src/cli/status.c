@@ -165,7 +165,7 @@ static int print_lane(const json_t *s) {
         if (strncmp(json_string_value(word), "off: ", 5) != 0) continue;
         if (off++ == 0) out = route, why = json_string_value(word) + 5;
     }
-    if (why != NULL && strcmp(why, "fast_lane is off") == 0) return 0; /* nobody has asked for it */
+    if (why != NULL && strcmp(why, "fast_lane is off") == 0) return 0; /* as was asked for */
     printf("    fast lane: %zu of %zu routes", json_object_size(table) - off, json_object_size(table));
     if (off > 0) printf("; not %s%s: %s", out, off > 1 ? " and others" : "", why);
     printf("\n");

@@ -205,7 +205,7 @@ def test_the_fast_lane_answers_everybody_under_looks_with_the_history_on(serve, 
     """Threads that change every microsecond, many clients, pauses of a fork in between: nobody waits for ever, and the
     worker ends when it is told to."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.setswitchinterval(1e-6)\n")
-    server = start(serve, cache, "--fast_lane", "auto", "--timeout", "20s", env={"PYTHONPATH": str(tmp_path)})
+    server = start(serve, cache, "--timeout", "20s", env={"PYTHONPATH": str(tmp_path)})
     table = server.wait_until(lambda: server.status()["services"][0]["workers"][0].get("fast_lane"), what="its table")
     assert table["/leak"] == table["/innocent"] == "sync"
     crowd = [Traffic(server, paths_) for paths_ in (["/leak"], ["/innocent"], ["/remember", "/innocent"], ["/leak", "/innocent"])]

@@ -20,7 +20,7 @@ def table(server):
 
 
 def test_status_and_metrics_tell_who_came_by_it_and_why_others_did_not(serve):
-    server = serve("service:Simple", "--fast_lane", "auto", service="simple").ready()
+    server = serve("service:Simple", service="simple").ready()
     assert table(server) == {"/predict": "sync"}
     event = server.wait_for("worker.fast_lane")
     assert (event["routes"], event["off"], event["reason"]) == (1, 0, "")
@@ -31,8 +31,8 @@ def test_status_and_metrics_tell_who_came_by_it_and_why_others_did_not(serve):
     server.wait_until(lambda: ways(server) == {"lane": 1, "returned": 1, "asgi": 1}, what="each is counted under its way")
 
 
-def test_it_is_off_unless_it_is_asked_for(serve):
-    server = serve("service:Simple", service="simple").ready()
+def test_it_is_off_where_that_is_asked_for(serve):
+    server = serve("service:Simple", "--fast_lane", "off", service="simple").ready()
     assert table(server) == {"/predict": "off: fast_lane is off"}
     assert server.wait_for("worker.fast_lane")["reason"] == "fast_lane is off"
     assert "fast lane" not in server.verb("status").stdout
@@ -41,7 +41,7 @@ def test_it_is_off_unless_it_is_asked_for(serve):
 
 
 def test_the_next_main_knows_the_table_too(serve):
-    server = serve("service:Simple", "--fast_lane", "auto", service="simple").ready()
+    server = serve("service:Simple", service="simple").ready()
     first = table(server)
     mark = server.log.mark()
     os.kill(server.main_pid(), signal.SIGKILL)
