@@ -41,7 +41,7 @@ tsan:        ## C tests and some end-to-end tests under TSan
 coverage:    ## lines of src/ that the tests reach
 	@scripts/setup.sh coverage && $(test_py) sanitized --preset coverage $(ARGS); \
 	 gcovr --root . --filter src/ --exclude-unreachable-branches build/coverage
-fuzz:        ## FUZZ_S seconds (20) for every parser of foreign bytes, or for those in ONLY (clang, libFuzzer)
+fuzz:        ## FUZZ_S CPU seconds (20) for every parser of foreign bytes, or for those in ONLY (clang, libFuzzer)
 	@scripts/setup.sh fuzz && scripts/build.sh fuzz && scripts/fuzz.sh $(FUZZ_S) $(ONLY)
 chaos:       ## kills, stops, full disks, lies and 10,000 connections by a seed, under clients that check every byte (ARGS="--seconds 1800 --seed N --bento")
 	@scripts/setup.sh test && scripts/build.sh $(PRESET) && $(in_env) export PLIMSOLL_BUILD="$$PWD/build/$(PRESET)" && "$$PL_TEST_ENV/bin/python" tests/chaos/chaos.py $(ARGS)
