@@ -126,14 +126,36 @@ static int open_binary(const char *path, struct pl_err *err) {
     return -1;
 }
 
+/* The first service with requests that wait while none of its workers is ready, or NULL. The next one to be
+ * ready will be the new main's: nobody here could give it to them. */
+static const char *waits_for_a_worker(int64_t *requests) {
+    for (size_t i = 0; i < pl_crew_service_count(helm.o.crew); i++) {
+        const struct pl_service *s = pl_crew_service(helm.o.crew, i);
+        struct pl_gateway_numbers load;
+        pl_gateway_numbers(helm.o.gateway, s, &load);
+        *requests = load.queued;
+        if (load.queued > 0 && pl_service_ready_count(s) == 0) return s->config->id;
+    }
+    return NULL;
+}
+
 static bool may_order(struct pl_err *err) {
-    const char *replacing = pl_crew_replacing(helm.o.crew);
+    const char *replacing = pl_crew_replacing(helm.o.crew), *waiting;
+    int64_t requests;
     if (helm.state != OURS) return PL_FAIL(err, PL_E_LIMIT, "an upgrade is under way");
     if (helm.o.app->stopping) return PL_FAIL(err, PL_E_LIMIT, "the server is stopping");
     if (pl_renew_busy()) return PL_FAIL(err, PL_E_LIMIT, "a reload is under way: wait for its end");
     if (replacing != NULL) {
         PL_FAIL(err, PL_E_LIMIT, "a replacement of %s is under way", replacing);
         return pl_err_hint(err, "wait for it: plimsoll status %s", replacing);
+    }
+    waiting = waits_for_a_worker(&requests);
+    if (waiting != NULL) {
+        PL_FAIL(err, PL_E_LIMIT, "requests wait for a worker of %s that is not ready yet (%lld)", waiting,
+                (long long)requests);
+        return pl_err_hint(err,
+                           "wait for it: plimsoll status %s; if it cannot come, first: plimsoll drain %s",
+                           waiting, waiting);
     }
     return true;
 }

@@ -126,6 +126,30 @@ def test_who_waits_at_the_old_main_is_told_when_its_worker_dies(serve):
     assert server.post("/x", timeout=60).status == 200
 
 
+def test_no_upgrade_while_requests_wait_for_a_worker_that_still_starts(serve):
+    """They would wait at the old main, and the worker will be the new one's."""
+    server = serve(None, "--traffic.queue.max_wait", "100s", "--", paths.python, ROOT / "tests/e2e/servers/small.py",
+                   "--socket", "{socket}", service="simple").ready()
+    (server.folder / "unready").touch()
+    mark = server.log.mark()
+    os.kill(*server.workers().values(), signal.SIGKILL)
+    server.wait_for("worker.spawned", since=mark)
+    waiting = connect(server.address, timeout=60)
+    send_head(waiting, "POST", "/x", [("Content-Length", "0")])
+    server.wait_until(lambda: server.status()["services"][0]["queue"]["requests"] == 1)
+    name = server.status()["services"][0]["name"]
+    done = server.verb("upgrade")
+    assert done.returncode == 1 and f"requests wait for a worker of {name} that is not ready yet (1)" in done.stderr, done
+    assert f"plimsoll status {name}" in done.stderr and f"plimsoll drain {name}" in done.stderr
+    assert server.log.find("upgrade.started") == []
+    (server.folder / "unready").unlink()
+    reply, whole = read_reply(waiting)
+    assert whole and reply.status == 200
+    waiting.close()
+    upgraded(server)
+    assert server.post("/x", timeout=60).status == 200
+
+
 def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):
     """Twice, then a crash, then a stop with a stream open on the main before."""
     server = serve("service:Feature").ready(workers=2)
