@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/reasons.h"
 #include "llama/text.h"
 #include "sampler.h"
 
@@ -49,7 +50,8 @@ struct pl_llm_ask {
 /* What is wrong, for the client. */
 struct pl_llm_fault {
     uint16_t status;
-    const char *code; /* of http/write.h, or NULL for the status' usual one */
+    const char *code;      /* of http/write.h, or NULL for the status' usual one */
+    enum pl_reason reason; /* it is refused for load, and why; NONE: it is not */
     char message[320];
 };
 

@@ -46,7 +46,7 @@ static struct pl_llm_fault fault_of_end(const struct pl_llm_reply *r) {
         f = (struct pl_llm_fault){ .status = 400, .code = "invalid_value" };
         snprintf(f.message, sizeof f.message, "the grammar allows no token of this model here");
     } else if (r->worst == PL_LLM_END_LATE) {
-        f.status = 429;
+        f = (struct pl_llm_fault){ .status = 429, .reason = PL_REASON_WAITED_TOO_LONG };
         snprintf(f.message, sizeof f.message, "Too many requests: waited %.0f s for free cells",
                  r->s->o->max_wait_s);
     } else {
@@ -81,7 +81,7 @@ static void finish_document(struct pl_llm_reply *r) {
     struct pl_buf document;
     if (went_wrong(r)) {
         struct pl_llm_fault f = fault_of_end(r);
-        unsigned again = f.status == 429 ? pl_llm_retry_after(r->s->sched) : 0;
+        unsigned again = f.reason != PL_REASON_NONE ? pl_llm_retry_after(r->s->sched) : 0;
         pl_llm_drop(r, f.status, true);
         pl_llm_fail(c, &f, again);
         return;
@@ -187,11 +187,11 @@ static bool fault_of(struct pl_llm_reply *r, enum pl_llm_submitted why, int prom
                  prompt, most, r->s->model.cells);
         return false;
     case PL_LLM_QUEUE_FULL:
-        *f = (struct pl_llm_fault){ .status = 429 };
+        *f = (struct pl_llm_fault){ .status = 429, .reason = PL_REASON_QUEUE_FULL };
         snprintf(f->message, sizeof f->message, "Too many requests: %u wait already", r->s->o->queue);
         return false;
     case PL_LLM_TOO_SLOW:
-        *f = (struct pl_llm_fault){ .status = 429 };
+        *f = (struct pl_llm_fault){ .status = 429, .reason = PL_REASON_PREDICTED_WAIT };
         snprintf(f->message, sizeof f->message, "Too many requests: the wait would be longer than %.0f s",
                  r->s->o->max_wait_s);
         return false;
@@ -273,7 +273,7 @@ void pl_llm_generate(struct pl_llm_reply *r) {
     if (!ok) {
         if (f.message[0] == '\0')
             snprintf(f.message, sizeof f.message, "stop: a text that cannot be looked for");
-        unsigned again = f.status == 429 ? pl_llm_retry_after(s->sched) : 0;
+        unsigned again = f.reason != PL_REASON_NONE ? pl_llm_retry_after(s->sched) : 0;
         pl_llm_drop(r, f.status, true);
         pl_llm_fail(c, &f, again);
         return;

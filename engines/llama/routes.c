@@ -38,9 +38,16 @@ static void reply_text(struct pl_conn *c, uint16_t status, const char *type, con
 }
 
 void pl_llm_fail(struct pl_conn *c, const struct pl_llm_fault *f, unsigned retry_after) {
-    char extra[64] = "";
+    const struct pl_reason_info *why = pl_reason_info(f->reason);
+    char extra[192] = "";
+    size_t n = 0;
     struct pl_buf b;
-    if (retry_after > 0) snprintf(extra, sizeof extra, "Retry-After: %u\r\n", retry_after);
+    if (retry_after > 0)
+        n = (size_t)snprintf(extra, sizeof extra, "Retry-After: %u\r\nretry-after-ms: %u000\r\n", retry_after,
+                             retry_after);
+    if (f->reason != PL_REASON_NONE)
+        snprintf(extra + n, sizeof extra - n,
+                 "x-plimsoll-reason: %s\r\nx-llm-d-request-dropped-reason: %s\r\n", why->name, why->dropped);
     pl_buf_init(&b, 65536);
     pl_http_error_body(&b, PL_DIALECT_OPENAI, f->status, f->code, f->message);
     reply_text(c, f->status, NULL, &b, extra[0] != '\0' ? extra : NULL);

@@ -87,14 +87,15 @@ struct pl_request {
     bool last_words; /* the worker is dead; what is in the socket may still come */
     bool began;      /* zombie: seen on the page */
     bool replayed, made_id;
-    bool opened;          /* the record has a row of it, since it takes long */
-    bool too_large_told;  /* only observed: over limits.body */
-    bool keys_asked;      /* when it came: what it showed stays here */
-    bool key_held;        /* counts in its key's concurrency */
-    bool priority_told;   /* by an x-priority that holds */
-    uint8_t priority;     /* enum pl_priority */
-    uint8_t replay_class; /* enum pl_replay_class, if replayed or unsent */
-    uint8_t unsent;       /* tries of which no byte reached a worker: they do not count as the one replay */
+    bool opened;               /* the record has a row of it, since it takes long */
+    bool too_large_told;       /* only observed: over limits.body */
+    bool keys_asked;           /* when it came: what it showed stays here */
+    bool key_held;             /* counts in its key's concurrency */
+    bool priority_told;        /* by an x-priority that holds */
+    uint8_t priority;          /* enum pl_priority */
+    uint8_t refused_by_worker; /* enum pl_reason: a worker of ours has refused it, and this is why */
+    uint8_t replay_class;      /* enum pl_replay_class, if replayed or unsent */
+    uint8_t unsent; /* tries of which no byte reached a worker: they do not count as the one replay */
     uint16_t status;
     struct pl_gateway *g;
     struct pl_gate *gate;
@@ -262,6 +263,10 @@ void pl_refuse(struct pl_request *r, enum pl_reason reason, uint64_t retry_after
 void pl_refuse_conn(struct pl_gate *gate, struct pl_conn *c);
 /* The request's own fault, with a code of its own for the error body; `code` NULL: the reason's. */
 void pl_refuse_as(struct pl_request *r, enum pl_reason reason, const char *code, const char *detail);
+/* plimsoll-llama has a line of its own, and refuses by our reasons: why this head does, or NONE. */
+enum pl_reason pl_refusal_of_worker(const struct pl_request *r, const struct pl_http_head *h);
+/* Counted and told like one of ours; its words go on to the client. r->status is the worker's. */
+void pl_refused_by_worker(struct pl_request *r, const struct pl_http_head *h);
 /* Only observed: told and counted; the request goes on. */
 void pl_refuse_would(struct pl_request *r, enum pl_reason reason, uint64_t retry_after_ms);
 void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c); /* 404, no service */

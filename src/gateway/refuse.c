@@ -117,6 +117,13 @@ static void explain(const struct pl_request *r, enum pl_reason reason, uint64_t 
     }
 }
 
+static void count_refusal(const struct pl_gate *gate, const struct pl_reason_info *info) {
+    pl_series_add(pl_series(gate->g->o.app->metrics,
+                            info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL,
+                            gate->service->config->id, info->name),
+                  1);
+}
+
 static void refuse(struct pl_request *r, enum pl_reason reason, const char *code, uint64_t retry_after_ms,
                    const char *detail) {
     const struct pl_reason_info *info = pl_reason_info(reason);
@@ -125,10 +132,7 @@ static void refuse(struct pl_request *r, enum pl_reason reason, const char *code
     struct pl_buf message;
     r->status = status_of(gate, reason);
     if (reason == PL_REASON_HANDOVER) gate->service->refused++;
-    pl_series_add(pl_series(r->g->o.app->metrics,
-                            info->load ? PL_M_REQUESTS_REFUSED_TOTAL : PL_M_REQUESTS_REJECTED_TOTAL,
-                            gate->service->config->id, info->name),
-                  1);
+    count_refusal(gate, info);
     tell_refusal(r, reason, retry_after_ms);
     struct pl_buf *extra = begin_extra(r);
     if (info->load)
@@ -161,6 +165,29 @@ void pl_refuse_as(struct pl_request *r, enum pl_reason reason, const char *code,
     refuse(r, reason, code, 0, detail);
 }
 
+enum pl_reason pl_refusal_of_worker(const struct pl_request *r, const struct pl_http_head *h) {
+    const struct pl_http_header *f =
+        r->gate->service->kind == PL_KIND_LLAMA ? pl_http_find_named(h, "x-plimsoll-reason") : NULL;
+    for (unsigned i = 1; f != NULL && i < PL_REASON_COUNT; i++) {
+        const struct pl_reason_info *info = pl_reason_info((enum pl_reason)i);
+        if (info->load && info->status == h->status && strlen(info->name) == f->value_len &&
+            memcmp(info->name, pl_http_at(h, f->value), f->value_len) == 0)
+            return (enum pl_reason)i;
+    }
+    return PL_REASON_NONE;
+}
+
+void pl_refused_by_worker(struct pl_request *r, const struct pl_http_head *h) {
+    enum pl_reason reason = r->refused_by_worker;
+    const struct pl_http_header *f = pl_http_find(h, PL_HF_RETRY_AFTER);
+    const char *digits = f != NULL ? pl_http_at(h, f->value) : "";
+    uint64_t seconds = 0;
+    for (uint32_t i = 0; f != NULL && i < f->value_len && i < 8 && digits[i] >= '0' && digits[i] <= '9'; i++)
+        seconds = seconds * 10 + (uint64_t)(digits[i] - '0');
+    count_refusal(r->gate, pl_reason_info(reason));
+    tell_refusal(r, reason, seconds * 1000);
+}
+
 void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c) {
     pl_account_conn(g, c, 404, "not_found");
     pl_conn_error(c, 404, NULL, "Not Found: no service answers here", NULL);
@@ -168,8 +195,7 @@ void pl_answer_no_route(struct pl_gateway *g, struct pl_conn *c) {
 
 void pl_refuse_conn(struct pl_gate *gate, struct pl_conn *c) {
     const struct pl_reason_info *info = pl_reason_info(PL_REASON_BUFFER_FULL);
-    struct pl_metrics *m = gate->g->o.app->metrics;
-    pl_series_add(pl_series(m, PL_M_REQUESTS_REFUSED_TOTAL, gate->service->config->id, info->name), 1);
+    count_refusal(gate, info);
     pl_account_conn(gate->g, c, info->status, info->name);
     pl_conn_error(c, info->status, NULL, "Service Unavailable: there is no memory for one more request",
                   "Retry-After: 1\r\nretry-after-ms: 1000\r\nx-plimsoll-reason: buffer_full\r\n");

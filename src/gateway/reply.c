@@ -27,12 +27,15 @@ static bool without_length(const struct pl_http_head *h) {
 /* The head for the client, into the gateway's scratch. */
 static bool write_head(struct pl_request *r, const struct pl_http_head *h, enum pl_http_framing framing,
                        uint64_t length) {
-    char lines[PL_HTTP_REQUEST_ID_MOST + 96];
+    char lines[PL_HTTP_REQUEST_ID_MOST + 160];
     size_t n = 0;
     struct pl_text id = pl_request_id_text(r);
     lines[0] = '\0';
     if (pl_http_find(h, PL_HF_X_REQUEST_ID) == NULL)
         n = (size_t)snprintf(lines, sizeof lines, "X-Request-Id: %.*s\r\n", (int)id.len, id.at);
+    if (r->refused_by_worker != PL_REASON_NONE) /* as a worker's own word it does not come through */
+        n += (size_t)snprintf(lines + n, sizeof lines - n, "x-plimsoll-reason: %s\r\n",
+                              pl_reason_info(r->refused_by_worker)->name);
     if (r->inspect != NULL && r->inspect->clamped != 0)
         snprintf(lines + n, sizeof lines - n, "x-plimsoll-max-tokens-clamped: %llu\r\n",
                  (unsigned long long)r->inspect->clamped);
@@ -54,6 +57,7 @@ static bool begin_reply(struct pl_request *r, const struct pl_http_head *h, bool
         return false;
     }
     r->status = h->status;
+    r->refused_by_worker = (uint8_t)pl_refusal_of_worker(r, h);
     r->streamed = without_length(h);
     if (r->streamed && !r->counted_stream) {
         r->counted_stream = true;
@@ -95,6 +99,11 @@ static void finish(struct pl_request *r) {
                                       : r->status >= 400 ? PL_RESULT_CLIENT_ERROR
                                                          : PL_RESULT_OK };
     bool ok = r->status < 500;
+    if (r->refused_by_worker != PL_REASON_NONE) {
+        pl_refused_by_worker(r, pl_upstream_head(r->up));
+        e.outcome = PL_RESULT_REFUSED;
+        e.reason = pl_reason_info(r->refused_by_worker)->name;
+    }
     pl_timer_stop(&r->timer);
     if (ok) pl_quarantine_answered(r);
     pl_capture_look(r);
@@ -103,7 +112,7 @@ static void finish(struct pl_request *r) {
     pl_upstream_release(r->up, r->sent_whole);
     r->up = NULL;
     pl_exchange_detach(r, ok);
-    pl_queue_release(r, true);
+    pl_queue_release(r, e.outcome != PL_RESULT_REFUSED);
     struct pl_conn *c = pl_request_leave_conn(r);
     pl_request_free(r);
     pl_conn_finish(c);

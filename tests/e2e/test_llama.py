@@ -59,6 +59,15 @@ def metric(server, name, state=None):
     return None
 
 
+def refused(server):
+    """How often, by reason; and never in silence."""
+    found = re.findall(r'^plimsoll_requests_refused_total\{service="chat",reason="(\w+)"\} (\d+)', server.get("/metrics").text(), re.M)
+    counts = {reason: int(n) for reason, n in found if int(n)}
+    for reason in counts:
+        server.wait_for("request.refused", {"reason": reason})
+    return counts
+
+
 def cells(server, *states):
     return [metric(server, "plimsoll_kv_cells", state) for state in states]
 
@@ -151,7 +160,11 @@ def test_what_cannot_wait_is_told_to_come_back(serve, model):
     replies = together(8, lambda i: chat(server, max_tokens=40, ignore_eos=True))
     statuses = sorted(r.status for r in replies)
     assert set(statuses) == {200, 429} and statuses.count(200) >= 3, statuses
-    assert all(int(r.headers["retry-after"]) >= 1 for r in replies if r.status == 429)
+    turned_away = [r for r in replies if r.status == 429]
+    assert all(int(r.headers["retry-after"]) >= 1 and r.headers["x-plimsoll-reason"] == "queue_full" for r in turned_away)
+    assert all(r.headers["x-llm-d-request-dropped-reason"] == "rejected-saturated" for r in turned_away)
+    assert refused(server) == {"queue_full": len(turned_away)}
+    server.wait_for("access", {"outcome": "refused", "reason": "queue_full"}, count=len(turned_away))
 
 
 def test_what_has_waited_too_long_is_told_to_come_back(serve, model):
@@ -163,6 +176,8 @@ def test_what_has_waited_too_long_is_told_to_come_back(serve, model):
     for stream in (False, True):
         late = chat(server, max_tokens=4, stream=stream)
         assert late.status == 429 and "waited 1 s" in late.text() and int(late.headers["retry-after"]) >= 1, late
+        assert late.headers["x-plimsoll-reason"] == "waited_too_long"
+    assert refused(server) == {"waited_too_long": 2}
     sock.close()
     assert chat(server, max_tokens=2).status == 200
 
