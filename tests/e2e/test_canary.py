@@ -37,6 +37,9 @@ services:
 """
 
 
+PACE_S = 0.2  # of a client that asks now and then: in between nobody does
+
+
 def looks(server, x):
     return sum(line == f"look {x}" for line in server.journal())
 
@@ -58,7 +61,7 @@ def test_only_the_marked_one_is_sent_only_when_idle_and_a_failure_makes_unready(
     sent, until = looks(server, 2), server.status()["uptime_s"] + 11
     while server.status()["uptime_s"] < until:
         assert server.post("/look", {"x": 5}).text() == "10"
-        time.sleep(0.2)  # a client's own pace
+        time.sleep(PACE_S)
     assert looks(server, 2) <= sent + 1  # one may have been under way at the first
     # it fails: told at once, unready after two intervals, and requests are still let through
     (server.folder / "broken").touch()

@@ -285,9 +285,11 @@ def test_a_main_that_dies_between_take_and_helm_leaves_everything_with_the_old_o
 hello(1, 1)
 os.kill({own.main_pid()}, 19)
 take()
+candidate = os.getpid()
 if os.fork() == 0:
     link.close()
-    time.sleep(0.3)
+    while os.path.exists(f"/proc/{{candidate}}"):  # until the keeper knows that it has ended
+        time.sleep(0.002)
     os.kill({own.main_pid()}, 18)
     os._exit(0)
 os._exit(3)

@@ -8,6 +8,7 @@ import pytest
 
 from plimsoll.deadline import Deadline
 
+DEADLINE_S = 0.01  # which some handlers outlast
 SCOPE = {"type": "http", "path": "/", "headers": []}
 
 
@@ -61,10 +62,10 @@ def test_silence_is_504_in_bentoml_s_words_and_cancels():
 def test_once_it_has_begun_to_answer_there_is_no_deadline():
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(10 * DEADLINE_S)
         await send({"type": "http.response.body", "body": b"late"})
 
-    sent, _ = call(app, 0.01)
+    sent, _ = call(app, DEADLINE_S)
     assert [m.get("status") for m in sent] == [200, None]
 
 
@@ -84,10 +85,10 @@ def test_a_websocket_is_cut_without_an_http_reply():
 
 def test_lifespan_has_no_deadline():
     async def app(scope, receive, send):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(5 * DEADLINE_S)
         await send({"type": "lifespan.startup.complete"})
 
-    assert call(app, 0.01, {"type": "lifespan"})[0] == [{"type": "lifespan.startup.complete"}]
+    assert call(app, DEADLINE_S, {"type": "lifespan"})[0] == [{"type": "lifespan.startup.complete"}]
 
 
 def test_being_cancelled_cancels_the_application():

@@ -67,9 +67,21 @@ def test_who_shares_its_socket_with_nobody_has_nothing_to_leave(start, tmp_path)
 # --- sessions
 
 
+class Connector:
+    """With one call under way; counts how often somebody looks whether it is back."""
+
+    def __init__(self):
+        self.calls, self.looks = {"a call"}, 0
+
+    @property
+    def _acquired(self):
+        self.looks += 1
+        return self.calls
+
+
 class Session:
     def __init__(self):
-        self.connector = SimpleNamespace(_acquired={"a call"})
+        self.connector = Connector()
         self.closed = False
 
     async def close(self):
@@ -101,9 +113,9 @@ def test_an_old_session_lives_until_its_last_call_is_back(monkeypatch):
         assert seen == [first] * 3
         second = await sessions.get_session(m)
         assert second is not first and not first.closed
-        await asyncio.sleep(0.1)
+        await turns(lambda: first.connector.looks > 5)
         assert not first.closed, "a call is still under way on it"
-        first.connector._acquired.clear()
+        first.connector.calls.clear()
         await turns(lambda: first.closed)
         assert not second.closed
 

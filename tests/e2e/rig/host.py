@@ -37,6 +37,12 @@ def memory_kb(pid):
     return int(status.split("VmRSS:")[1].split()[0])
 
 
+def peak_kb(pid):
+    """The most of its memory that was ever resident."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
 def address_bytes(pid):
     """What RLIMIT_AS counts."""
     status = Path(f"/proc/{pid}/status").read_text()

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -362,18 +363,31 @@ TEST(a_damaged_file_is_moved_aside) {
     drop(&r);
 }
 
+/* The machine's clock, and somewhat more. */
+static atomic_uint ahead_ms;
+static uint64_t system_now(void *ctx) {
+    (void)ctx;
+    return pl_now_ms(&pl_clock_system);
+}
+static uint64_t ahead_wall(void *ctx) {
+    (void)ctx;
+    return pl_wall_ms(&pl_clock_system) + ahead_ms;
+}
+static const struct pl_clock ahead = { .now_ms = system_now, .wall_ms = ahead_wall };
+
 TEST(the_oldest_goes_when_the_file_is_too_large_and_deaths_stay) {
     struct rig r;
     char line[1200];
     make(&r);
     r.o.max_bytes = PL_RECORD_LEAST_BYTES;
+    r.o.clock = &ahead;
     struct pl_record *rec = pl_record_create(&r.o);
     event(rec, PL_ERROR, "worker.death",
           "{\"service\":\"chat\",\"generation\":1,\"death\":\"d1\",\"cause\":\"killed\"}");
     for (int i = 0; i < 3000; i++) {
         snprintf(line, sizeof line, "{\"n\":%d,\"text\":\"%01000d\"}", i, i);
         event(rec, PL_INFO, "worker.state", line);
-        if (i % 500 == 0) usleep(20000); /* time for the stamps to differ: old is by time */
+        if (i % 500 == 0) ahead_ms += 20; /* the stamps differ: old is by time */
     }
     struct pl_record_look l;
     for (int i = 0; i < 500; i++) {
