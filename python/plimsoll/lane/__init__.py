@@ -16,6 +16,8 @@ lines, metrics and background tasks are BentoML's, and no handler runs twice.
     run.py                     one request: from its bytes to the reply, and its deadline
     pool.py                    the handler threads
     protocol.py                uvicorn's HTTP protocol with the lane in front
+    serving.py                 a run on its connection
+    again.py                   what the lane does not answer, for BentoML's application
     lending.py                 who owns a connection that handler threads use
     counts.py                  BentoML's own metrics
 
@@ -49,9 +51,8 @@ class Lane:
         return out
 
     def prepare(self, service, endpoints, why_not, deadline_s):
-        """Before BentoML makes its application. `why_not`: None, or why it is not
-        wanted. `deadline_s`: what BentoML's own
-        timeout is moved to. What is missing in BentoML costs the lane, and nothing else."""
+        """Before BentoML makes its application. `why_not`: None, or why it is not wanted. `deadline_s`: what
+        BentoML's own timeout is moved to. What is missing in BentoML costs the lane, and nothing else."""
         self._endpoints = endpoints
         self.all_off = why_not or self._not_here()
         if self.all_off is None:

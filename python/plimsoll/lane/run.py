@@ -1,6 +1,6 @@
 """One request in the lane: from the bytes that arrived to its reply, or to an Outcome for BentoML; and its deadline.
 
-Nothing here knows of sockets: protocol.py and lending.py do.
+Nothing here knows of sockets: protocol.py, serving.py and lending.py do.
 """
 
 import _thread
