@@ -9,62 +9,6 @@
 
 enum { ACT_BODY_BYTES = 65536, PAGE_BYTES = 64 << 20, SPARE_FDS = 8 };
 
-/* --- the target of a request */
-
-static int hex(char ch) {
-    if (ch >= '0' && ch <= '9') return ch - '0';
-    if (ch >= 'a' && ch <= 'f') return ch - 'a' + 10;
-    return ch >= 'A' && ch <= 'F' ? ch - 'A' + 10 : -1;
-}
-
-/* Percent-decodes in place up to `end`, and ends the piece with NUL. False: not decodable, or a NUL in it. */
-static bool decode(char *from, const char *end) {
-    char *out = from;
-    for (const char *in = from; in < end; in++) {
-        char ch = *in == '+' ? ' ' : *in;
-        if (*in == '%') {
-            if (end - in < 3 || hex(in[1]) < 0 || hex(in[2]) < 0) return false;
-            ch = (char)(hex(in[1]) * 16 + hex(in[2]));
-            in += 2;
-        }
-        if (ch == '\0') return false;
-        *out++ = ch;
-    }
-    *out = '\0';
-    return true;
-}
-
-bool pl_target_read(const struct pl_http_head *h, struct pl_target *t) {
-    if (h->target_len >= sizeof t->text) return false;
-    memcpy(t->text, pl_http_at(h, h->target), h->target_len);
-    t->text[h->target_len] = '\0';
-    t->path = t->text;
-    t->query_count = 0;
-    char *at = strchr(t->text, '?');
-    if (at == NULL) return true;
-    *at++ = '\0';
-    while (*at != '\0' && t->query_count < sizeof t->query / sizeof *t->query) {
-        char *end = at + strcspn(at, "&");
-        bool last = *end == '\0';
-        char *equals = memchr(at, '=', (size_t)(end - at));
-        char *value = equals != NULL ? equals + 1 : end;
-        if (!decode(value, end)) return false;
-        if (equals != NULL && !decode(at, equals)) return false;
-        if (equals == NULL && !decode(at, end)) return false;
-        t->query[t->query_count].key = at;
-        t->query[t->query_count++].value = equals != NULL ? value : "1";
-        if (last) break;
-        at = end + 1;
-    }
-    return true;
-}
-
-const char *pl_target_value(const struct pl_target *t, const char *key) {
-    for (size_t i = 0; i < t->query_count; i++)
-        if (strcmp(t->query[i].key, key) == 0) return t->query[i].value;
-    return NULL;
-}
-
 /* --- replies */
 
 void pl_admin_reply_json(struct pl_conn *c, uint16_t status, json_t *doc) {
@@ -102,11 +46,11 @@ static bool is_reading(const struct pl_http_head *h) {
 bool pl_admin_own(void *ctx, struct pl_conn *c) {
     struct pl_admin *a = ctx;
     const struct pl_http_head *h = pl_conn_head(c);
-    struct pl_target t;
+    struct pl_http_query t;
     if (!is_reading(h) || h->target_len > 256) return false;
     const char *target = pl_http_at(h, h->target);
     if (target[0] != '/' || target[1] == '\0' || strchr("lrmhpv", target[1]) == NULL) return false;
-    if (!pl_target_read(h, &t)) return false;
+    if (!pl_http_query_read(target, h->target_len, &t)) return false;
     if (strcmp(t.path, "/metrics") == 0) {
         reply_page(a, c);
         return true;
@@ -138,9 +82,10 @@ static void reply_config(struct pl_admin *a, struct pl_conn *c) {
 }
 
 static void read_request(struct pl_admin *a, struct pl_conn *c) {
-    struct pl_target t;
+    const struct pl_http_head *h = pl_conn_head(c);
+    struct pl_http_query t;
     const char *path;
-    if (!pl_target_read(pl_conn_head(c), &t)) {
+    if (!pl_http_query_read(pl_http_at(h, h->target), h->target_len, &t)) {
         pl_admin_reply_error(c, 400, "bad_request", "the target cannot be read", NULL);
         return;
     }
@@ -148,7 +93,7 @@ static void read_request(struct pl_admin *a, struct pl_conn *c) {
     if (pl_admin_own(a, c)) return; /* as on the data port: to everybody */
     if (!pl_admin_may_read(a, c)) return;
     if (pl_ui_answer(c, path)) return;
-    const char *follow = pl_target_value(&t, "follow");
+    const char *follow = pl_http_query_get(&t, "follow");
     if (strcmp(path, "/status") == 0 && follow != NULL && strcmp(follow, "1") == 0)
         pl_ui_follow(a, c);
     else if (strcmp(path, "/status") == 0)

@@ -113,10 +113,10 @@ void pl_followers_end(struct pl_admin *a) {
     }
 }
 
-void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t) {
-    const char *glob = pl_target_value(t, "event"), *service = pl_target_value(t, "service");
-    const char *go_on = pl_target_value(t, "follow");
-    struct pl_follower filter = { .level = level_of(pl_target_value(t, "level")) };
+void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t) {
+    const char *glob = pl_http_query_get(t, "event"), *service = pl_http_query_get(t, "service");
+    const char *go_on = pl_http_query_get(t, "follow");
+    struct pl_follower filter = { .level = level_of(pl_http_query_get(t, "level")) };
     snprintf(filter.glob, sizeof filter.glob, "%s", glob != NULL ? glob : "");
     snprintf(filter.service, sizeof filter.service, "%s", service != NULL ? service : "");
     const struct pl_http_head *h = pl_conn_head(c);
@@ -170,10 +170,11 @@ static void on_pulse(struct pl_timer *timer) {
     if (any) pl_timer_start(a->o.timers, &a->pulse, PULSE_MS, on_pulse);
 }
 
-void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service) {
+void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t,
+                    const char *service) {
     struct pl_service *s = pl_crew_find(a->o.crew, service, strlen(service));
-    const char *slot = pl_target_value(t, "worker"), *lines = pl_target_value(t, "tail");
-    const char *previous = pl_target_value(t, "previous"), *go_on = pl_target_value(t, "follow");
+    const char *slot = pl_http_query_get(t, "worker"), *lines = pl_http_query_get(t, "tail");
+    const char *previous = pl_http_query_get(t, "previous"), *go_on = pl_http_query_get(t, "follow");
     if (s == NULL) {
         pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
         return;

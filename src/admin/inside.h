@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "admin/admin.h"
+#include "http/query.h"
 #include "sample/promtext.h"
 
 enum { PL_EVENTS_KEPT = 512, PL_ACTIONS_KEPT = 64 };
@@ -68,18 +69,6 @@ struct pl_actor {
     uid_t uid; /* local */
 };
 
-/* A request's target, taken apart. All borrowed from `text`. */
-struct pl_target {
-    char text[1024]; /* path, NUL, then the query's pieces decoded */
-    const char *path;
-    struct {
-        const char *key, *value;
-    } query[16];
-    size_t query_count;
-};
-bool pl_target_read(const struct pl_http_head *h, struct pl_target *t);
-const char *pl_target_value(const struct pl_target *t, const char *key); /* NULL: not there */
-
 /* health.c */
 bool pl_health_answer(struct pl_admin *a, struct pl_conn *c, const char *path);
 const char *pl_health_why(const struct pl_service *s);
@@ -96,8 +85,9 @@ void pl_metrics_page(struct pl_admin *a, struct pl_buf *out);
 /* status.c */
 json_t *pl_status_json(struct pl_admin *a, const char *service); /* NULL: no such service */
 /* events.c */
-void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t);
-void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
+void pl_events_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t);
+void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t,
+                    const char *service);
 void pl_followers_gone(struct pl_admin *a, struct pl_conn *c);
 void pl_followers_end(struct pl_admin *a);
 /* recent.c: what the last five minutes had, into a service's document */
@@ -115,9 +105,10 @@ void pl_ui_end(struct pl_admin *a);
 bool pl_admin_may_read(struct pl_admin *a, struct pl_conn *c);
 bool pl_admin_may_act(struct pl_admin *a, struct pl_conn *c, struct pl_actor *who);
 /* rows.c: GET /rows/SERVICE?worker=N&from=K */
-void pl_rows_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service);
+void pl_rows_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t,
+                    const char *service);
 /* records.c: `what` is report, history or timeline; `service` NULL: as the query says. */
-void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *what,
+void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t, const char *what,
                        const char *service);
 void pl_records_gone(struct pl_admin *a, struct pl_conn *c);
 /* actions.c */

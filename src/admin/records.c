@@ -179,7 +179,7 @@ static size_t count(const struct pl_admin *a) {
     return n;
 }
 
-void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *what,
+void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t, const char *what,
                        const char *service) {
     char file[512];
     struct pl_reading *r = NULL;
@@ -201,12 +201,12 @@ void pl_records_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_ta
     add_word(r, "read-record", "");
     add_word(r, "", file[0] != '\0' ? file : "fd:3");
     add_word(r, what, "");
-    add_word(r, "service=", service != NULL ? service : pl_target_value(t, "service"));
+    add_word(r, "service=", service != NULL ? service : pl_http_query_get(t, "service"));
     static const char *const names[][2] = {
         { "from", "from=" }, { "since", "from=" }, { "to", "to=" }, { "until", "to=" }, { "step", "step=" }
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        add_word(r, names[i][1], pl_target_value(t, names[i][0]));
+        add_word(r, names[i][1], pl_http_query_get(t, names[i][0]));
     pl_timer_start(a->o.timers, &r->limit, LIMIT_MS, on_late);
     if (file[0] != '\0')
         start(r);

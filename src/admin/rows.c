@@ -85,10 +85,11 @@ static void add_rows(struct pl_worker *w, json_t *doc, uint64_t from) {
     json_object_set_new(doc, "tags", tags);
 }
 
-void pl_rows_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_target *t, const char *service) {
+void pl_rows_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_query *t,
+                    const char *service) {
     struct pl_service *s = pl_crew_find(a->o.crew, service, strlen(service));
-    struct pl_worker *w = s != NULL ? worker_of(s, pl_target_value(t, "worker")) : NULL;
-    const char *from = pl_target_value(t, "from");
+    struct pl_worker *w = s != NULL ? worker_of(s, pl_http_query_get(t, "worker")) : NULL;
+    const char *from = pl_http_query_get(t, "from");
     char *end = NULL;
     uint64_t n = from != NULL ? strtoull(from, &end, 10) : 0;
     if (w == NULL) {

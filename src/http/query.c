@@ -5,55 +5,51 @@
 static int hex(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* NULL: broken, or no memory. In a path '+' is itself and an escaped slash is refused: it would make another
- * path. */
-static const char *decode(struct pl_arena *a, const char *s, size_t len, bool path) {
-    char *out = pl_arena_strndup(a, s, len);
-    size_t n = 0;
-    for (size_t i = 0; out != NULL && i < len; i++) {
-        char c = s[i];
-        if (c == '+' && !path) c = ' ';
-        if (c == '%') {
-            int high = len - i > 2 ? hex(s[i + 1]) : -1, low = high >= 0 ? hex(s[i + 2]) : -1;
-            if (low < 0) return NULL;
+/* In place up to `end`, and ends the piece with NUL. False: broken, or a NUL in it. */
+static bool decode(char *from, const char *end) {
+    char *out = from;
+    for (const char *in = from; in < end; in++) {
+        char c = *in == '+' ? ' ' : *in;
+        if (*in == '%') {
+            int high = end - in > 2 ? hex(in[1]) : -1, low = high >= 0 ? hex(in[2]) : -1;
+            if (low < 0) return false;
             c = (char)(high * 16 + low);
-            if (path && c == '/') return NULL;
-            i += 2;
+            in += 2;
         }
-        if (c == '\0') return NULL;
-        out[n++] = c;
+        if (c == '\0') return false;
+        *out++ = c;
     }
-    if (out != NULL) out[n] = '\0';
-    return out;
+    *out = '\0';
+    return true;
 }
 
-static bool add_param(struct pl_http_query *q, struct pl_arena *a, const char *s, size_t len) {
-    const char *equals = memchr(s, '=', len);
-    size_t name_len = equals != NULL ? (size_t)(equals - s) : len;
-    if (q->count == PL_HTTP_MAX_PARAMS) return false;
-    struct pl_http_param *p = &q->params[q->count++];
-    p->name = decode(a, s, name_len, false);
-    p->value = equals != NULL ? decode(a, equals + 1, len - name_len - 1, false) : "";
-    return p->name != NULL && p->value != NULL;
+static bool add_param(struct pl_http_query *q, char *at, char *end) {
+    char *equals = memchr(at, '=', (size_t)(end - at));
+    if (q->count == PL_HTTP_MAX_PARAMS || (equals != NULL && !decode(equals + 1, end)) ||
+        !decode(at, equals != NULL ? equals : end))
+        return false;
+    q->params[q->count].name = at;
+    q->params[q->count++].value = equals != NULL ? equals + 1 : "1";
+    return true;
 }
 
-bool pl_http_query_parse(const char *target, size_t len, struct pl_arena *a, struct pl_http_query *out) {
-    const char *end = target + len, *mark = memchr(target, '?', len);
-    const char *path_end = mark != NULL ? mark : end;
-    *out = (struct pl_http_query){ .path = decode(a, target, (size_t)(path_end - target), true) };
-    if (out->path == NULL) return false;
-    if (mark == NULL) return true;
-    out->params = pl_arena_alloc(a, PL_HTTP_MAX_PARAMS * sizeof *out->params);
-    if (out->params == NULL) return false;
-    for (const char *s = mark + 1; s < end;) {
-        const char *amp = memchr(s, '&', (size_t)(end - s));
-        const char *stop = amp != NULL ? amp : end;
-        if (stop > s && !add_param(out, a, s, (size_t)(stop - s))) return false;
-        s = amp != NULL ? amp + 1 : end;
+bool pl_http_query_read(const char *target, size_t len, struct pl_http_query *out) {
+    if (len >= sizeof out->text || memchr(target, '\0', len) != NULL) return false;
+    memcpy(out->text, target, len);
+    out->text[len] = '\0';
+    out->path = out->text;
+    out->count = 0;
+    char *at = strchr(out->text, '?');
+    if (at == NULL) return true;
+    *at++ = '\0';
+    for (bool last = false; !last;) {
+        char *end = at + strcspn(at, "&");
+        last = *end == '\0';
+        if (end > at && !add_param(out, at, end)) return false;
+        at = end + 1;
     }
     return true;
 }

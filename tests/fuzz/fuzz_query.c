@@ -31,18 +31,15 @@ static void host(const char *text, size_t len) {
 }
 
 static void target(const char *text, size_t len) {
-    struct pl_arena a;
     struct pl_http_query q;
     char *exact = copy_of(text, len);
-    pl_arena_init(&a, 1 << 20);
-    if (pl_http_query_parse(exact, len, &a, &q)) {
+    if (pl_http_query_read(exact, len, &q)) {
         PL_ASSERT(strlen(q.path) <= len && q.count <= PL_HTTP_MAX_PARAMS);
         for (size_t i = 0; i < q.count; i++) {
             PL_ASSERT(strlen(q.params[i].name) + strlen(q.params[i].value) <= len);
             PL_ASSERT(pl_http_query_get(&q, q.params[i].name) != NULL);
         }
     }
-    pl_arena_free(&a);
     free(exact);
 }
 
