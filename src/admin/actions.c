@@ -73,10 +73,11 @@ static void restart(struct pl_admin *a, struct pl_conn *c, json_t *body) {
                                           .mode = json_string_value(json_object_get(body, "mode")),
                                           .now = json_is_true(json_object_get(body, "now")),
                                           .action = id };
-    if (slot < 0 || slot > 4096 || !pl_service_replace(s, &wish, &answer, &err)) {
+    if (slot < 0 || slot > PL_CREW_SLOTS_MOST || !pl_service_replace(s, &wish, &answer, &err)) {
         x->id[0] = '\0';
-        pl_admin_reply_error(c, 409, "conflict", slot < 0 || slot > 4096 ? "no such worker" : err.msg,
-                             slot < 0 || slot > 4096 ? NULL : err.hint);
+        pl_admin_reply_error(c, 409, "conflict",
+                             slot < 0 || slot > PL_CREW_SLOTS_MOST ? "no such worker" : err.msg,
+                             slot < 0 || slot > PL_CREW_SLOTS_MOST ? NULL : err.hint);
         return;
     }
     json_t *doc = json_pack("{s:i,s:s,s:s,s:s,s:I,s:b}", "v", 1, "kind", "action", "id", id, "mode",

@@ -56,7 +56,7 @@ void pl_explain_order(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     size_t mode, history;
     struct pl_err err = { 0 };
     if (s == NULL) return;
-    if (!number(body, "worker", 0, 4096, &slot) ||
+    if (!number(body, "worker", 0, PL_CREW_SLOTS_MOST, &slot) ||
         !number(body, "deadline_ms", PL_EXPLAIN_DEADLINE_MS, LONGEST_MS, &wish.deadline_ms) ||
         !number(body, "again_ms", PL_EXPLAIN_AGAIN_MS, LONGEST_MS, &wish.again_ms) || wish.deadline_ms == 0 ||
         !word(body, "mode", modes, 3, &mode) || !word(body, "history", histories, 2, &history)) {
@@ -80,7 +80,7 @@ void pl_snapshot_order(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     uint64_t slot;
     struct pl_err err = { 0 };
     if (s == NULL) return;
-    if (!number(body, "worker", 0, 4096, &slot)) {
+    if (!number(body, "worker", 0, PL_CREW_SLOTS_MOST, &slot)) {
         pl_admin_reply_error(c, 400, "invalid_value", "worker 1 to 4096", NULL);
         return;
     }

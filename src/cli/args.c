@@ -1,6 +1,8 @@
 #include "cli/args.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/similar.h"
@@ -362,6 +364,31 @@ bool pl_args_has(const struct pl_args *a, const char *name) {
     for (size_t i = 0; i < a->flag_count; i++)
         if (strcmp(a->flags[i].name, name) == 0) return true;
     return false;
+}
+
+bool pl_args_count(const struct pl_args *a, const char *name, uint64_t least, uint64_t most, uint64_t *out,
+                   struct pl_err *err) {
+    static const struct {
+        char letter;
+        uint64_t times;
+    } units[] = { { 'K', 1000 }, { 'M', 1000000 }, { 'G', 1000000000 } };
+    const char *text = pl_args_value(a, name);
+    char *end;
+    if (text == NULL) return true;
+    errno = 0;
+    uint64_t n = strtoull(text, &end, 10);
+    bool ok = text[0] >= '0' && text[0] <= '9' && errno == 0;
+    for (size_t i = 0; ok && i < sizeof units / sizeof *units; i++) {
+        if (*end != units[i].letter) continue;
+        end++;
+        ok = !__builtin_mul_overflow(n, units[i].times, &n);
+        break;
+    }
+    if (!ok || *end != '\0' || n < least || n > most)
+        return PL_FAIL(err, PL_E_USAGE, "--%s: '%s' is no number from %llu to %llu", name,
+                       pl_quote(text).text, (unsigned long long)least, (unsigned long long)most);
+    *out = n;
+    return true;
 }
 
 bool pl_args_apply(const struct pl_args *a, struct pl_config *cfg, struct pl_err *err) {

@@ -75,6 +75,9 @@ bool pl_args_parse(int argc, char *const *argv, int verb_at, const struct pl_ver
 /* The last value given for a flag of the verb's table, NULL if it was not given. */
 const char *pl_args_value(const struct pl_args *a, const char *name);
 bool pl_args_has(const struct pl_args *a, const char *name);
+/* The number given for it; K, M and G are decimal. Not given: true, and `out` as it was. */
+bool pl_args_count(const struct pl_args *a, const char *name, uint64_t least, uint64_t most, uint64_t *out,
+                   struct pl_err *err);
 /* Sets serve's flags in the configuration, with origin `flag`. The target must have been added. */
 bool pl_args_apply(const struct pl_args *a, struct pl_config *cfg, struct pl_err *err);
 /* For the help texts: the shared flags, those of verbs that talk to a server, and serve's own that are not a

@@ -46,17 +46,6 @@ static bool bytes_flag(const struct dock *d, const char *name, uint64_t *out, st
     return text == NULL || dd_bytes_parse(text, out, why) || PL_FAIL(err, PL_E_USAGE, "--%s: %s", name, why);
 }
 
-static bool count_flag(const struct dock *d, const char *name, uint64_t most, uint64_t *out,
-                       struct pl_err *err) {
-    const char *text = flag(d, name);
-    char *end;
-    if (text == NULL) return true;
-    *out = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && *out >= 1 && *out <= most) return true;
-    return PL_FAIL(err, PL_E_USAGE, "--%s: '%.40s' is not a number from 1 to %llu", name, text,
-                   (unsigned long long)most);
-}
-
 /* A duration, into microseconds as the stand-ins take it. */
 static bool lag_flag(const struct dock *d, char out[24], struct pl_err *err) {
     static const struct {
@@ -84,8 +73,9 @@ static bool read_plan(struct dock *d, struct pl_err *err) {
         (struct dd_plan){ .gpu = flag(d, "gpu"), .context = (uint64_t)400 << 20, .faults = flag(d, "fault") };
     if (d->plan.gpu == NULL) d->plan.gpu = "a100-40";
     if (!dd_gpu_parse(d->plan.gpu, &gpu, why)) return PL_FAIL(err, PL_E_USAGE, "--gpu: %s", why);
-    if (!count_flag(d, "count", DD_CARDS, &count, err) || !bytes_flag(d, "context", &d->plan.context, err) ||
-        !bytes_flag(d, "cap", &d->plan.cap, err) || !count_flag(d, "fail", UINT64_MAX, &d->plan.fail_at, err))
+    if (!pl_args_count(&d->cli->args, "count", 1, DD_CARDS, &count, err) ||
+        !bytes_flag(d, "context", &d->plan.context, err) || !bytes_flag(d, "cap", &d->plan.cap, err) ||
+        !pl_args_count(&d->cli->args, "fail", 1, UINT64_MAX, &d->plan.fail_at, err))
         return false;
     d->plan.count = (int)count;
     return true;

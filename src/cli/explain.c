@@ -14,6 +14,7 @@
 #include "cli/figures.h"
 #include "cli/snapshot_out.h"
 #include "cli/wait.h"
+#include "crew/crew.h"
 
 enum { FIELD_CHARS = 240, QUIET_SHOWN = 5, LEFT_SHOWN = 3 };
 
@@ -287,18 +288,19 @@ int pl_verb_explain(struct pl_cli *cli) {
     struct pl_err err = { 0 };
     const struct pl_strings *words = &cli->args.words;
     const char *service = words->count > 0 ? words->at[0] : NULL;
-    const char *slot = pl_args_value(&cli->args, "worker"), *mode = pl_args_value(&cli->args, "mode");
+    const char *mode = pl_args_value(&cli->args, "mode");
     const char *history = pl_args_value(&cli->args, "history"), *file = pl_args_value(&cli->args, "snapshot");
+    uint64_t slot = 0;
     json_t *order = json_object();
     int result;
+    bool ok = pl_args_count(&cli->args, "worker", 1, PL_CREW_SLOTS_MOST, &slot, &err);
     if (service != NULL) json_object_set_new(order, "service", json_string(service));
-    if (slot != NULL) json_object_set_new(order, "worker", json_integer(atoi(slot)));
+    if (slot != 0) json_object_set_new(order, "worker", json_integer((json_int_t)slot));
     json_t *short_order = json_copy(order);
     if (mode != NULL) json_object_set_new(order, "mode", json_string(mode));
     if (history != NULL) json_object_set_new(order, "history", json_string(history));
     if (pl_args_has(&cli->args, "force")) json_object_set_new(order, "force", json_true());
-    if (slot != NULL && atoi(slot) < 1) PL_FAIL(&err, PL_E_USAGE, "--worker %.40s: a number from 1 on", slot);
-    if (err.code != PL_OK || !set_duration(cli, "deadline", "deadline_ms", order, &err) ||
+    if (!ok || !set_duration(cli, "deadline", "deadline_ms", order, &err) ||
         !set_duration(cli, "again", "again_ms", order, &err) || !pl_client_find(cli, &c, &err)) {
         result = pl_cli_fail(cli, &err);
     } else {

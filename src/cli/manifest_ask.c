@@ -14,18 +14,6 @@ enum { MOST_REPLICAS = 1000, DEFAULT_KUBE = 31, OLDEST_KUBE = 25, NEWEST_KUBE = 
 
 /* --- flags */
 
-static bool count_flag(const struct pl_manifest_job *j, const char *name, uint32_t least, uint32_t most,
-                       uint32_t *out, struct pl_err *err) {
-    const char *text = pl_args_value(&j->cli->args, name);
-    char *end;
-    if (text == NULL) return true;
-    unsigned long n = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n < least || n > most)
-        return PL_FAIL(err, PL_E_USAGE, "--%s: '%.40s' is no number from %u to %u", name, text, least, most);
-    *out = (uint32_t)n;
-    return true;
-}
-
 /* One of the words; `out` is its index. */
 static bool word_flag(const struct pl_manifest_job *j, const char *name, const char *const *words,
                       size_t count, unsigned *out, struct pl_err *err) {
@@ -72,15 +60,17 @@ static bool read_flags(struct pl_manifest_job *j, struct pl_err *err) {
     static const char *const classes[] = { "burstable", "guaranteed" };
     unsigned front = 0, scaler = 0, mode = 0, qos = 0;
     struct pl_manifest *m = &j->m;
-    m->ask.replicas = 1;
-    if (!count_flag(j, "replicas", 1, MOST_REPLICAS, &m->ask.replicas, err) ||
-        !count_flag(j, "prewarm", 0, MOST_REPLICAS, &m->prewarm, err) ||
+    uint64_t replicas = 1, prewarm = m->prewarm;
+    if (!pl_args_count(&j->cli->args, "replicas", 1, MOST_REPLICAS, &replicas, err) ||
+        !pl_args_count(&j->cli->args, "prewarm", 0, MOST_REPLICAS, &prewarm, err) ||
         !word_flag(j, "front", fronts, 3, &front, err) || !word_flag(j, "scaler", scalers, 3, &scaler, err) ||
         !word_flag(j, "mode", modes, 2, &mode, err) || !word_flag(j, "qos", classes, 2, &qos, err) ||
         !plain_flag(j, "runtime-class", &m->runtime_class, err) ||
         !plain_flag(j, "gpu-resource", &m->gpu_resource, err) || !plain_flag(j, "claim", &m->claim, err) ||
         !kube_flag(j, err))
         return false;
+    m->ask.replicas = (uint32_t)replicas;
+    m->prewarm = (uint32_t)prewarm;
     m->ask.front = (enum pl_front)front;
     m->scaler = (enum pl_scaler)scaler;
     m->sidecar = mode == 1;

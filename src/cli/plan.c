@@ -9,27 +9,9 @@
 
 enum { NO_GPU_STATUS = 4, CANNOT_JUDGE_STATUS = 4, NO_OUTPUT_STATUS = 5 };
 
-/* A count from `least`; K is a thousand. Not given: true, `out` as it was. */
-static bool count_flag(const struct pl_args *args, const char *name, uint64_t least, uint64_t most,
-                       uint64_t *out, struct pl_err *err) {
-    const char *text = pl_args_value(args, name);
-    char *end;
-    if (text == NULL) return true;
-    unsigned long long n = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && *end == 'K' && n < UINT64_MAX / 1000) {
-        n *= 1000;
-        end++;
-    }
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || n < least || n > most)
-        return PL_FAIL(err, PL_E_USAGE, "--%s: '%.40s' is no count from %llu to %llu", name, text,
-                       (unsigned long long)least, (unsigned long long)most);
-    *out = n;
-    return true;
-}
-
 static bool small_count(const struct pl_args *args, const char *name, uint32_t *out, struct pl_err *err) {
     uint64_t n = 0;
-    if (!count_flag(args, name, 1, 4096, &n, err)) return false;
+    if (!pl_args_count(args, name, 1, 4096, &n, err)) return false;
     *out = (uint32_t)n;
     return true;
 }
@@ -62,13 +44,13 @@ static bool read_ask(const struct pl_args *args, bool gguf, struct pl_ask *a, st
                        "--flags torch: plain PyTorch has no command line; --yaml writes its limits");
     if (len != NULL && strcmp(len, "auto") == 0)
         a->longest = true;
-    else if (!count_flag(args, "max-len", 1, PL_MODEL_TOKENS, &a->max_len, err))
+    else if (!pl_args_count(args, "max-len", 1, PL_MODEL_TOKENS, &a->max_len, err))
         return false;
     if (expect != NULL && !pl_expect_parse(expect, a->expect, &a->expect_count, err)) return false;
-    return count_flag(args, "concurrency", 1, 1000000, &a->concurrency, err) &&
+    return pl_args_count(args, "concurrency", 1, 1000000, &a->concurrency, err) &&
            small_count(args, "tp", &a->tp, err) && small_count(args, "pp", &a->pp, err) &&
            small_count(args, "dp", &a->dp, err) &&
-           count_flag(args, "batched-tokens", 16, 1 << 24, &a->batched, err) &&
+           pl_args_count(args, "batched-tokens", 16, 1 << 24, &a->batched, err) &&
            share_flag(args, &a->utilization, err);
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/client.h"
 #include "cli/wait.h"
+#include "crew/crew.h"
 
 static const char *seconds(double ms, char *out, size_t room) {
     snprintf(out, room, ms < 9950 ? "%.1f s" : "%.0f s", ms / 1000);
@@ -39,10 +40,11 @@ static void announce(const struct pl_wait *w, const json_t *reply) {
     fflush(stdout);
 }
 
-static int restart_one(struct pl_cli *cli, struct pl_client *c, const char *service) {
-    const char *slot = pl_args_value(&cli->args, "worker"), *mode = pl_args_value(&cli->args, "mode");
+/* `slot` 0: all of them. */
+static int restart_one(struct pl_cli *cli, struct pl_client *c, const char *service, uint64_t slot) {
+    const char *mode = pl_args_value(&cli->args, "mode");
     json_t *order = json_pack("{s:s}", "service", service);
-    if (slot != NULL) json_object_set_new(order, "worker", json_integer(atoi(slot)));
+    if (slot != 0) json_object_set_new(order, "worker", json_integer((json_int_t)slot));
     if (pl_args_has(&cli->args, "now")) json_object_set_new(order, "now", json_true());
     if (mode != NULL) json_object_set_new(order, "mode", json_string(mode));
     const struct pl_wait w = { .path = "/restart",
@@ -57,7 +59,7 @@ static int restart_one(struct pl_cli *cli, struct pl_client *c, const char *serv
     return result;
 }
 
-static int restart_all(struct pl_cli *cli, struct pl_client *c) {
+static int restart_all(struct pl_cli *cli, struct pl_client *c, uint64_t slot) {
     struct pl_err err = { 0 };
     int worst = 0;
     size_t i;
@@ -65,7 +67,7 @@ static int restart_all(struct pl_cli *cli, struct pl_client *c) {
     json_t *doc = pl_client_document(c, "/status", &err);
     if (doc == NULL) return pl_cli_fail(cli, &err);
     json_array_foreach(json_object_get(doc, "services"), i, s) {
-        int one = restart_one(cli, c, json_string_value(json_object_get(s, "name")));
+        int one = restart_one(cli, c, json_string_value(json_object_get(s, "name")), slot);
         if (one > worst) worst = one;
     }
     json_decref(doc);
@@ -76,10 +78,13 @@ int pl_verb_restart(struct pl_cli *cli) {
     struct pl_client c;
     struct pl_err err = { 0 };
     bool all = pl_args_has(&cli->args, "all");
+    uint64_t slot = 0;
     if (all == (cli->args.words.count > 0)) {
         PL_FAIL(&err, PL_E_USAGE, "restart wants a service, or --all");
         return pl_cli_fail(cli, &err);
     }
-    if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
-    return all ? restart_all(cli, &c) : restart_one(cli, &c, cli->args.words.at[0]);
+    if (!pl_args_count(&cli->args, "worker", 1, PL_CREW_SLOTS_MOST, &slot, &err) ||
+        !pl_client_find(cli, &c, &err))
+        return pl_cli_fail(cli, &err);
+    return all ? restart_all(cli, &c, slot) : restart_one(cli, &c, cli->args.words.at[0], slot);
 }

@@ -15,7 +15,7 @@
 #include "cli/client.h"
 #include "cli/wait.h"
 
-enum { BODY_BYTES = 64 << 20 };
+enum { BODY_BYTES = 64 << 20, MOST_NEXT = 100 };
 
 struct place {
     char service[64], folder[600];
@@ -142,9 +142,11 @@ static int from_file(struct pl_cli *cli, const struct place *p, const char *rout
 }
 
 static int from_next(struct pl_cli *cli, struct pl_client *c, const struct place *p, const char *route) {
-    const char *count = pl_args_value(&cli->args, "from-next");
-    json_t *order = json_pack("{s:s,s:s,s:i}", "service", p->service, "route", route, "count",
-                              count != NULL ? atoi(count) : 1);
+    struct pl_err err = { 0 };
+    uint64_t count = 1;
+    if (!pl_args_count(&cli->args, "from-next", 1, MOST_NEXT, &count, &err)) return pl_cli_fail(cli, &err);
+    json_t *order =
+        json_pack("{s:s,s:s,s:I}", "service", p->service, "route", route, "count", (json_int_t)count);
     if (pl_args_has(&cli->args, "canary")) json_object_set_new(order, "canary", json_true());
     struct pl_wait w = { .path = "/sample", .what = p->service, .late = "no such request came in time" };
     int result = pl_wait_action(cli, c, &w, order);

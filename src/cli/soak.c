@@ -15,17 +15,6 @@ enum { BODY_BYTES = 64 << 20, REQUESTS = 2000, SHORTEST = 1, LONGEST = 10000000,
 
 /* --- the command line */
 
-static bool count_flag(const struct pl_cli *cli, const char *name, uint64_t least, uint64_t most,
-                       uint64_t *out, struct pl_err *err) {
-    const char *text = pl_args_value(&cli->args, name);
-    char *end;
-    if (text == NULL) return true;
-    *out = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && *out >= least && *out <= most) return true;
-    return PL_FAIL(err, PL_E_USAGE, "--%s: '%.40s' is not a number from %llu to %llu", name, text,
-                   (unsigned long long)least, (unsigned long long)most);
-}
-
 /* JSON as it is, or @FILE. */
 static bool body_flag(const struct pl_cli *cli, const char *name, json_t **out, struct pl_err *err) {
     const char *text = pl_args_value(&cli->args, name);
@@ -92,9 +81,9 @@ bool pl_soak_read_wish(const struct pl_cli *cli, struct pl_soak_wish *w, struct 
     w->tune = pl_args_has(&cli->args, "tune");
     if (w->route != NULL && w->route[0] != '/')
         return PL_FAIL(err, PL_E_USAGE, "--route: '%.80s' does not begin with a slash", w->route);
-    if (!count_flag(cli, "requests", SHORTEST, LONGEST, &w->requests, err) ||
-        !count_flag(cli, "concurrency", 1, 4096, &concurrency, err) ||
-        !count_flag(cli, "pid", 1, 4194304, &pid, err) || !scenario_flag(cli, &w->scenarios, err) ||
+    if (!pl_args_count(&cli->args, "requests", SHORTEST, LONGEST, &w->requests, err) ||
+        !pl_args_count(&cli->args, "concurrency", 1, 4096, &concurrency, err) ||
+        !pl_args_count(&cli->args, "pid", 1, 4194304, &pid, err) || !scenario_flag(cli, &w->scenarios, err) ||
         !body_flag(cli, "body", &w->body, err) || !body_flag(cli, "failing", &w->failing, err))
         return false;
     w->concurrency = (uint32_t)concurrency;

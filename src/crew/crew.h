@@ -24,9 +24,9 @@
 struct pl_crew;
 struct pl_service;
 
-enum {
-    PL_CREW_STREAM_DRAIN_MS = 600000
-}; /* replace.drain and drain_timeout: auto, while a stream is on its way */
+/* STREAM_DRAIN: replace.drain and drain_timeout: auto, while a stream is on its way. SLOTS_MOST: no worker's
+ * number is larger. */
+enum { PL_CREW_STREAM_DRAIN_MS = 600000, PL_CREW_SLOTS_MOST = 4096 };
 
 /* One generation: one process with a place of its own. Of a server that somebody else runs, one for as long
  * as we look at it: it has no process, no generation and no page, and only comes and goes as `routable`. */

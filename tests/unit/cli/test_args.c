@@ -160,6 +160,39 @@ TEST(a_wrong_flag_is_a_usage_error_with_its_nearest_neighbour) {
     good(&two, "p logs --help"); /* help is never refused */
 }
 
+TEST(a_count_is_a_whole_number_within_its_limits) {
+    static const struct {
+        const char *line;
+        uint64_t count;
+    } fine[] = { { "p logs --tail 1", 1 },
+                 { "p logs --tail=2K", 2000 },
+                 { "p logs --tail 3M", 3000000 },
+                 { "p logs", 77 } };
+    static const char *const wrong[] = { "p logs --tail 0",
+                                         "p logs --tail -1",
+                                         "p logs --tail=",
+                                         "p logs --tail two",
+                                         "p logs --tail 2x",
+                                         "p logs --tail 1.5",
+                                         "p logs --tail 5M",
+                                         "p logs --tail 99999999999999999999",
+                                         "p logs --tail 18446744073709551615K" };
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        uint64_t n = 77;
+        good(&logs, fine[i].line);
+        assert_true(pl_args_count(&args, "tail", 1, 4000000, &n, &err));
+        assert_int_equal(n, fine[i].count);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        uint64_t n = 77;
+        good(&logs, wrong[i]);
+        if (pl_args_count(&args, "tail", 1, 4000000, &n, &err)) fail_msg("accepted: %s", wrong[i]);
+        assert_int_equal(n, 77);
+        assert_non_null(strstr(err.msg, "is no number from 1 to 4000000"));
+        assert_int_equal(pl_err_exit_status(err.code), 2);
+    }
+}
+
 TEST(two_dashes_end_the_flags) {
     good(&serve, "p serve --workers 2 -- vllm serve --port 8000");
     assert_true(args.has_rest);
@@ -271,6 +304,7 @@ int main(void) {
         cmocka_unit_test(own_flags_are_found_by_name_and_letter),
         cmocka_unit_test(an_optional_value_is_taken_when_it_is_a_number),
         cmocka_unit_test(a_wrong_flag_is_a_usage_error_with_its_nearest_neighbour),
+        cmocka_unit_test(a_count_is_a_whole_number_within_its_limits),
         cmocka_unit_test(two_dashes_end_the_flags),
         cmocka_unit_test(serve_takes_the_names_bentoml_users_know),
         cmocka_unit_test(serve_takes_every_key_as_a_flag),
