@@ -175,6 +175,7 @@ void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_
     struct pl_service *s = pl_crew_find(a->o.crew, service, strlen(service));
     const char *slot = pl_http_query_get(t, "worker"), *lines = pl_http_query_get(t, "tail");
     const char *previous = pl_http_query_get(t, "previous"), *go_on = pl_http_query_get(t, "follow");
+    const char *since = pl_http_query_get(t, "since_ms");
     if (s == NULL) {
         pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
         return;
@@ -188,7 +189,8 @@ void pl_logs_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_http_
     if (!pl_conn_start(c, 200, "text/plain; charset=utf-8", NULL)) return;
     struct pl_buf text;
     pl_buf_init(&text, (size_t)64 << 20);
-    pl_tail_text(tail, lines != NULL ? (uint32_t)strtoul(lines, NULL, 10) : 0, &text);
+    uint32_t most = lines != NULL ? (uint32_t)strtoul(lines, NULL, 10) : UINT32_MAX;
+    pl_tail_text(tail, most, since != NULL ? strtoull(since, NULL, 10) : 0, &text);
     if (text.len > 0) pl_conn_piece(c, text.data, text.len);
     pl_buf_free(&text);
     struct pl_follower *f = go_on != NULL && strcmp(go_on, "1") == 0 ? follow(a, c) : NULL;

@@ -13,7 +13,8 @@ static const struct pl_flag logs_flags[] = {
     { "follow", 'f', PL_FLAG_SWITCH, NULL, "go on with what comes" },
     { "previous", 'p', PL_FLAG_SWITCH, NULL, "of the last worker that is gone" },
     { "worker", 0, PL_FLAG_VALUE, "N", "of this worker only" },
-    { "tail", 0, PL_FLAG_VALUE, "N", "the last N lines (200)" },
+    { "tail", 0, PL_FLAG_VALUE, "N", "the last N lines (200; with --since, all that are kept)" },
+    { "since", 0, PL_FLAG_VALUE, "T", "not older: 10m ago, or 2026-11-30T14:02:11Z" },
 };
 static const struct pl_flag events_flags[] = {
     { "follow", 'f', PL_FLAG_SWITCH, NULL, "go on with what comes" },

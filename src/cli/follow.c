@@ -8,8 +8,16 @@
 #include "base/log.h"
 #include "cli/client.h"
 #include "cli/flight.h"
+#include "crew/crew.h"
+
+static bool read_since(const char *text, uint64_t *from_ms, struct pl_err *err) {
+    if (pl_flight_time(text, pl_wall_ms(&pl_clock_system), from_ms, err)) return true;
+    return pl_err_wrap(err, "--since");
+}
 
 /* --- logs: bytes as they were printed */
+
+enum { LINES = 200 };
 
 static bool put(void *ctx, const char *bytes, size_t len) {
     (void)ctx;
@@ -35,15 +43,21 @@ int pl_verb_logs(struct pl_cli *cli) {
     struct pl_client c;
     struct pl_err err = { 0 };
     char service[64], target[256];
+    const char *since = pl_args_value(&cli->args, "since");
+    uint64_t from_ms = 0, tail = since != NULL ? UINT32_MAX : LINES;
+    uint64_t worker = 0; /* all of them */
     int status;
+    if ((since != NULL && !read_since(since, &from_ms, &err)) ||
+        !pl_args_count(&cli->args, "tail", 0, UINT32_MAX, &tail, &err) ||
+        !pl_args_count(&cli->args, "worker", 1, PL_CREW_SLOTS_MOST, &worker, &err))
+        return pl_cli_fail(cli, &err);
     if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);
     if (cli->args.words.count > 0)
         snprintf(service, sizeof service, "%s", cli->args.words.at[0]);
     else if (!only_service(&c, service, sizeof service, &err))
         return pl_cli_fail(cli, &err);
-    const char *tail = pl_args_value(&cli->args, "tail"), *worker = pl_args_value(&cli->args, "worker");
-    snprintf(target, sizeof target, "/logs/%s?tail=%.10s%s%.10s%s%s", service, tail != NULL ? tail : "200",
-             worker != NULL ? "&worker=" : "", worker != NULL ? worker : "",
+    snprintf(target, sizeof target, "/logs/%s?tail=%llu&since_ms=%llu&worker=%llu%s%s", service,
+             (unsigned long long)tail, (unsigned long long)from_ms, (unsigned long long)worker,
              pl_args_has(&cli->args, "previous") ? "&previous=1" : "",
              pl_args_has(&cli->args, "follow") ? "&follow=1" : "");
     if (!pl_client_stream(&c, target, &status, put, NULL, &err)) return pl_cli_fail(cli, &err);
@@ -109,10 +123,7 @@ int pl_verb_events(struct pl_cli *cli) {
     const char *since = pl_args_value(&cli->args, "since");
     uint64_t from_ms;
     if (since != NULL) {
-        if (!pl_flight_time(since, pl_wall_ms(&pl_clock_system), &from_ms, &err)) {
-            pl_err_wrap(&err, "--since");
-            return pl_cli_fail(cli, &err);
-        }
+        if (!read_since(since, &from_ms, &err)) return pl_cli_fail(cli, &err);
         pl_time_rfc3339(from_ms, l.since);
     }
     if (!pl_client_find(cli, &c, &err)) return pl_cli_fail(cli, &err);

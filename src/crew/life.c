@@ -300,7 +300,7 @@ void pl_life_explain(struct pl_worker *w) {
     char line[512] = "";
     struct pl_buf text;
     pl_buf_init(&text, (size_t)1 << 20);
-    if (o->tail != NULL) pl_tail_text(o->tail, 0, &text);
+    if (o->tail != NULL) pl_tail_text(o->tail, UINT32_MAX, 0, &text);
     pl_death_last_line(text.data != NULL ? text.data : "", text.len, line, sizeof line);
     struct pl_oom oom;
     struct pl_death_group group = { .known = false };

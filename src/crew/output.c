@@ -16,9 +16,10 @@ static struct pl_tail *tail_of(struct pl_worker *w) {
     return w->more->tail;
 }
 
-static void print_json(struct pl_worker *w, const char *line, size_t len, struct pl_buf *out) {
+static void print_json(struct pl_worker *w, const char *line, size_t len, uint64_t now_ms,
+                       struct pl_buf *out) {
     char ts[PL_TIME_TEXT];
-    pl_time_rfc3339(pl_wall_ms(w->service->crew->app->clock), ts);
+    pl_time_rfc3339(now_ms, ts);
     pl_buf_addf(out, "{\"ts\":\"%s\",\"service\":\"%s\",\"worker\":%u,\"generation\":%llu,\"line\":", ts,
                 w->service->config->id, w->slot, (unsigned long long)w->generation);
     pl_buf_add_json(out, line, len);
@@ -29,13 +30,14 @@ static void print_json(struct pl_worker *w, const char *line, size_t len, struct
 static void put_line(struct pl_worker *w, const char *line, size_t len, struct pl_buf *out) {
     const struct pl_config *c = w->service->crew->app->config;
     struct pl_tail *tail = tail_of(w), **all = &w->service->more->tail;
+    uint64_t now_ms = pl_wall_ms(w->service->crew->app->clock);
     pl_words_read(w, line, len);
-    if (tail != NULL) pl_tail_add(tail, line, len);
+    if (tail != NULL) pl_tail_add(tail, line, len, now_ms);
     if (*all == NULL) *all = pl_tail_create((uint32_t)c->logs_tail);
-    if (*all != NULL) pl_tail_add(*all, line, len);
+    if (*all != NULL) pl_tail_add(*all, line, len, now_ms);
     switch (c->logs_workers) {
     case PL_CFG_LOGS_WORKERS_JSON:
-        print_json(w, line, len, out);
+        print_json(w, line, len, now_ms, out);
         return;
     case PL_CFG_LOGS_WORKERS_PREFIX:
         pl_buf_addf(out, "%s/%u.%llu | ", w->service->config->id, w->slot, (unsigned long long)w->generation);

@@ -1,5 +1,6 @@
 """What workers print: byte for byte, line by line, in three forms, and by `plimsoll logs`."""
 
+import datetime
 import json
 import os
 import signal
@@ -88,6 +89,15 @@ def test_the_verb_shows_the_tail_the_previous_life_and_what_comes(serve, tmp_pat
         assert s.post("/say", {"number": number}).status == 200
     s.wait_until(lambda: said(s.verb("logs").stdout) == [1, 2, 3, 4, 5], what="all lines by the verb")
     assert said(s.verb("logs", "talker", "--tail", "2").stdout) == [4, 5]
+    assert s.verb("logs", "--tail", "0").stdout == ""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert said(s.verb("logs", "--since", "1h").stdout) == [1, 2, 3, 4, 5]
+    assert said(s.verb("logs", "--since", "1h", "--tail", "2").stdout) == [4, 5]
+    assert (s.verb("logs", "--since", now).stdout, s.verb("logs", "--since", now).returncode) == ("", 0)
+    assert s.post("/say", {"number": 6}).status == 200
+    s.wait_until(lambda: said(s.verb("logs", "--since", now).stdout) == [6], what="only what came since")
+    wrong = s.verb("logs", "--since", "yesterday")
+    assert wrong.returncode == 2 and "--since: 'yesterday' is no time" in wrong.stderr and "10m" in wrong.stderr
     assert s.post("/die", {"status": 3}).status == 502
     s.wait_for("worker.ready", count=2)
     assert "last words" in s.verb("logs", "--previous").stdout
