@@ -24,6 +24,7 @@ struct pl_admin_options {
     struct pl_gateway *gateway;
     struct pl_timers *timers;
     bool (*reload)(bool check, const char *action, struct pl_err *err);
+    bool (*rejected)(void); /* the last reload was refused */
     bool (*upgrade)(const struct pl_upgrade_wish *wish, const char *action, struct pl_err *err);
     const char *version, *start_reason; /* "first", "crash", "hang", "upgrade" */
     const char *listen, *admin;         /* addresses really bound, for /status */

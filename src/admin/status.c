@@ -196,8 +196,21 @@ static json_t *budget_json(const struct pl_admin *a, const struct pl_service *s)
     return list;
 }
 
+/* Where its workers' memory is known. */
+static const char *memory_known(const struct pl_service *s, uint64_t now) {
+    bool host = false;
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        struct pl_look_device d;
+        struct pl_look_host h;
+        for (uint32_t i = 0; i < PL_LOOK_DEVICES; i++)
+            if (pl_look_device(w, i, now, &d)) return "device";
+        host = host || pl_look_host(w, &h);
+    }
+    return host ? "host" : "none";
+}
+
 /* What works for this kind of worker, and what does not. */
-static json_t *guards_json(const struct pl_admin *a, const struct pl_service *s) {
+static json_t *guards_json(const struct pl_admin *a, const struct pl_service *s, uint64_t now) {
     struct pl_gateway_budget b;
     bool budget = pl_gateway_budget(a->o.gateway, s, 0, &b);
     bool ours = s->kind != PL_KIND_REMOTE;
@@ -206,7 +219,7 @@ static json_t *guards_json(const struct pl_admin *a, const struct pl_service *s)
                      budget                                   ? "bytes"
                      : s->config->traffic_max_concurrency > 0 ? "count"
                                                               : "none",
-                     "memory", "none", "ledger", s->kind == PL_KIND_PYTHON);
+                     "memory", memory_known(s, now), "ledger", s->kind == PL_KIND_PYTHON);
 }
 
 static json_t *workers_json(const struct pl_service *s, uint64_t now) {
@@ -288,7 +301,7 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
         json_object_set_new(o, "why", json_string(a->o.app->stopping ? "draining" : pl_health_why(s)));
     uint64_t proof = pl_look_proof_age_ms(s, now);
     if (proof != UINT64_MAX) json_object_set_new(o, "proof_age_s", json_integer((json_int_t)(proof / 1000)));
-    json_object_set_new(o, "guards", guards_json(a, s));
+    json_object_set_new(o, "guards", guards_json(a, s, now));
     json_object_set_new(o, "budget", budget_json(a, s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
     add_caches(o, s);
@@ -356,7 +369,7 @@ json_t *pl_status_json(struct pl_admin *a, const char *service) {
     json_t *services = json_array();
     for (size_t i = 0; i < pl_crew_service_count(a->o.crew); i++)
         json_array_append_new(services, service_json(a, pl_crew_service(a->o.crew, i), now));
-    json_t *config = json_pack("{s:s,s:b}", "hash", hash, "rejected", 0);
+    json_t *config = json_pack("{s:s,s:b}", "hash", hash, "rejected", a->o.rejected());
     if (app->config->file != NULL) json_object_set_new(config, "file", json_string(app->config->file));
     json_t *o = json_pack("{s:i,s:s,s:s,s:s,s:s,s:o,s:f,s:b,s:b,s:b,s:o,s:o,s:o}", "v", 1, "kind", "status",
                           "instance", app->config->name, "version", a->o.version, "boot", boot, "pid",

@@ -447,6 +447,7 @@ static bool make_parts(struct pl_err *err) {
                                     .gateway = run.gateway,
                                     .timers = run.timers,
                                     .reload = pl_renew_order,
+                                    .rejected = pl_renew_rejected,
                                     .upgrade = pl_helm_order,
                                     .version = PL_VERSION,
                                     .start_reason = start_reason(),

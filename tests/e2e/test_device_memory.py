@@ -187,7 +187,9 @@ def test_metrics_and_status_tell_it(server):
     for part, more in (("count", 1), ("sum", peak)):
         name = f"plimsoll_request_peak_bytes_{part}"
         assert value(text, name, route="/peak") - (value(before, name, route="/peak") or 0) == more
-    memory = {m["scope"]: m for m in server.status()["services"][0]["workers"][0]["memory"]}
+    (service,) = server.status()["services"]
+    assert service["guards"]["memory"] == "device"
+    memory = {m["scope"]: m for m in service["workers"][0]["memory"]}
     assert memory["gpu0"]["allocated_bytes"] == server.base + MIB and memory["gpu0"]["peak_bytes"] == peak
     assert memory["gpu0"]["reserved_bytes"] >= peak - MIB and memory["gpu0"]["limit_bytes"] > 30 * GIB
 

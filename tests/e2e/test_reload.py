@@ -64,9 +64,11 @@ def test_a_restart_key_or_an_error_rejects_the_whole_with_its_lines(serve, tmp_p
     assert done.returncode == 3 and f"{file.path}:6:" in done.stdout, done.stdout
     assert s.workers() == pids
     assert b"plimsoll_config_rejected 1" in s.get("/metrics").body
+    assert s.status()["config"]["rejected"] is True
     file.write(timeout="6s")
     assert s.verb("reload").returncode == 0
     assert b"plimsoll_config_rejected 0" in s.get("/metrics").body
+    assert s.status()["config"]["rejected"] is False
 
 
 def test_a_generation_that_does_not_become_ready_is_rolled_back(serve, tmp_path):

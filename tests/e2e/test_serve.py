@@ -327,6 +327,7 @@ def test_status_json_tells_workers_limits_and_guards(feature):
     (service,) = status["services"]
     assert service["name"] == "feature" and service["kind"] == "python" and service["mode"] == "guard"
     assert service["guards"]["restart"] is True and service["guards"]["admission"] == "count"
+    assert service["guards"]["memory"] == "host"
     assert [w["worker"] for w in service["workers"]] == [1, 2]
     assert {w["state"] for w in service["workers"]} == {"ready"}
     assert sum(w["requests"] for w in service["workers"]) == 1
