@@ -177,6 +177,16 @@ static void log_level(struct pl_admin *a, struct pl_conn *c, json_t *body) {
     pl_admin_reply_error(c, 400, "invalid_value", "level is one of debug, info, warn, error", NULL);
 }
 
+/* NULL: it is none. What cannot be read must not pass for an order that names nothing, which is one to all
+ * services. Nothing at all is such an order. */
+static json_t *read_order(const char *body, size_t len) {
+    json_t *doc = len > 0 ? json_loadb(body, len, 0, NULL) : json_object();
+    const json_t *service = json_object_get(doc, "service");
+    if (json_is_object(doc) && (service == NULL || json_is_string(service))) return doc;
+    json_decref(doc);
+    return NULL;
+}
+
 void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_actor *who, const char *verb,
                        const char *body, size_t len) {
     static const struct {
@@ -198,7 +208,12 @@ void pl_actions_answer(struct pl_admin *a, struct pl_conn *c, const struct pl_ac
     }
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verb, verbs[i].verb) != 0) continue;
-        json_t *doc = json_loadb(body, len, 0, NULL);
+        json_t *doc = read_order(body, len);
+        if (doc == NULL) {
+            pl_admin_reply_error(c, 400, "invalid_json", "an order is a JSON object; `service` is a text",
+                                 "{\"service\":\"NAME\"}");
+            return;
+        }
         char *text = json_dumps(doc, JSON_COMPACT);
         if (who->local)
             pl_log(a->o.app->log, PL_INFO, "operator.action", F_STR("verb", verb + 1),

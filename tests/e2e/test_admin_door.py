@@ -70,6 +70,17 @@ def test_the_token_acts_over_tcp_only_with_a_known_host_and_the_header(serve, to
     assert TOKEN not in server.log.text() and TOKEN not in server.get("/metrics").text()
 
 
+def test_an_order_that_cannot_be_read_is_not_one_to_all_services(serve, token):
+    server = echo(serve, "--admin_token", f"file:{token}", admin="127.0.0.1:0")
+    address = admin_of(server)
+    for order in ('{"service":"ech', '["echo"]', '"echo"', '{"service":["echo"]}', '{"service":null}', "service=echo"):
+        refused = post(address, "/drain", order, headers(host="localhost"))
+        assert refused.status == 400 and "an order is a JSON object" in refused.text(), order
+    assert server.get("/readyz").status == 200
+    assert post(address, "/drain", "", headers(host="localhost")).status == 202, "nothing said: all of them"
+    server.wait_until(lambda: server.get("/readyz").status == 503)
+
+
 def test_without_a_token_only_the_socket_acts(serve):
     server = echo(serve, admin="127.0.0.1:0")
     address = admin_of(server)
