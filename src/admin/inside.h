@@ -26,6 +26,11 @@ struct pl_recent;
 struct pl_viewer;
 /* A child that reads the flight record for a request. */
 struct pl_reading;
+/* An order to keep requests of one service. */
+struct pl_capturing {
+    char action[24]; /* that waits for them; "": none does */
+    bool canary;     /* they are marked */
+};
 
 struct pl_action {
     char id[24];
@@ -46,9 +51,8 @@ struct pl_admin {
     struct pl_timer pulse; /* followers of logs are fed by it */
     struct pl_action actions[PL_ACTIONS_KEPT];
     uint64_t action_count;
-    char capturing[24];  /* the action that waits for requests to keep */
-    bool capture_canary; /* they are marked */
-    struct pl_buf page;  /* scratch for bodies */
+    struct pl_capturing *capturing; /* one for each service; NULL: nobody has asked yet */
+    struct pl_buf page;             /* scratch for bodies */
     struct pl_promtext *prom;
     struct pl_buf families; /* the workers' own, as they were last merged */
     uint64_t families_of;   /* of which texts: a hash */

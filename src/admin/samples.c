@@ -81,16 +81,18 @@ static char *describe(const struct pl_captured *c, bool canary) {
 /* Called by the gateway with a request that was answered well. */
 static void on_captured(void *ctx, struct pl_service *s, const struct pl_captured *c) {
     struct pl_admin *a = ctx;
+    struct pl_capturing *order = &a->capturing[s->index];
     struct keeping *k = calloc(1, sizeof *k);
     uint64_t id;
     if (k == NULL) return;
     if (getrandom(&id, sizeof id, 0) != sizeof id) id = pl_now_us();
     snprintf(k->id, sizeof k->id, "%016llx", (unsigned long long)id);
     snprintf(k->folder, sizeof k->folder, "%s/samples/%s", a->o.state_dir, s->config->id);
-    snprintf(k->action, sizeof k->action, "%s", c->last ? a->capturing : "");
+    snprintf(k->action, sizeof k->action, "%s", c->last ? order->action : "");
+    if (c->last) order->action[0] = '\0';
     k->admin = a;
     k->service = s;
-    k->meta = describe(c, a->capture_canary);
+    k->meta = describe(c, order->canary);
     k->body = malloc(c->body_len + 1);
     k->body_len = c->body_len;
     k->work.data = k;
@@ -111,6 +113,11 @@ void pl_samples_order(struct pl_admin *a, struct pl_conn *c, json_t *body) {
         pl_admin_reply_error(c, 404, "not_found", "no such service", NULL);
         return;
     }
+    if (s->parent != NULL) {
+        pl_admin_reply_error(c, 409, "conflict",
+                             "what its callers send a dependency does not pass through us", NULL);
+        return;
+    }
     if (a->o.state_dir == NULL) {
         pl_admin_reply_error(c, 409, "conflict", "there is no state folder to keep samples in",
                              "set state_dir");
@@ -120,9 +127,17 @@ void pl_samples_order(struct pl_admin *a, struct pl_conn *c, json_t *body) {
         pl_admin_reply_error(c, 400, "invalid_value", "a route like /predict and 1 to 100 requests", NULL);
         return;
     }
+    if (a->capturing == NULL) a->capturing = calloc(pl_crew_service_count(a->o.crew), sizeof *a->capturing);
+    if (a->capturing == NULL) {
+        pl_admin_reply_error(c, 503, "service_unavailable", "out of memory", NULL);
+        return;
+    }
+    struct pl_capturing *order = &a->capturing[s->index];
+    if (order->action[0] != '\0')
+        pl_admin_action_done(a, order->action, 1, "another order for this service has taken its place");
     const char *action = pl_actions_new(a);
-    snprintf(a->capturing, sizeof a->capturing, "%s", action);
-    a->capture_canary = json_is_true(json_object_get(body, "canary"));
+    snprintf(order->action, sizeof order->action, "%s", action);
+    order->canary = json_is_true(json_object_get(body, "canary"));
     pl_gateway_capture(a->o.gateway, s, route, (uint32_t)count, on_captured, a);
     pl_admin_reply_json(c, 202, json_pack("{s:i,s:s,s:s}", "v", 1, "kind", "action", "id", action));
 }
