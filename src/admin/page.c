@@ -50,8 +50,7 @@ static void own_process(struct pl_admin *a) {
 /* The workers of a dependency share a socket and answer for each other: one text is enough. */
 static void add_dependency(struct pl_admin *a, const struct pl_service *s) {
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
-        uint64_t age;
-        const struct pl_buf *text = w->routable ? pl_worker_metrics_text(w, &age) : NULL;
+        const struct pl_buf *text = w->routable ? pl_worker_metrics_text(w) : NULL;
         if (text == NULL) continue;
         pl_promtext_add(a->prom, s->config->id, 0, text->data, text->len);
         return;
@@ -63,8 +62,7 @@ static void add_workers(struct pl_admin *a) {
     for (size_t i = 0; i < services; i++) {
         const struct pl_service *s = pl_crew_service(a->o.crew, i);
         for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
-            uint64_t age;
-            const struct pl_buf *text = w->routable ? pl_worker_metrics_text(w, &age) : NULL;
+            const struct pl_buf *text = w->routable ? pl_worker_metrics_text(w) : NULL;
             if (text != NULL)
                 pl_promtext_add(a->prom, services > 1 ? s->config->id : NULL, w->slot, text->data, text->len);
         }

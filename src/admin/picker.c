@@ -120,8 +120,7 @@ static double used_of(const struct model *m) { return m->workers > 0 ? m->kv_use
 
 /* The engine's own lines of a family, as they stand. False: it has none. */
 static bool add_own(struct pl_buf *out, const struct pl_worker *w, const char *name) {
-    uint64_t age;
-    const struct pl_buf *text = w != NULL ? pl_worker_metrics_text(w, &age) : NULL;
+    const struct pl_buf *text = w != NULL ? pl_worker_metrics_text(w) : NULL;
     size_t n = strlen(name);
     bool any = false;
     if (text == NULL || text->len == 0) return false;

@@ -196,9 +196,9 @@ uint32_t pl_service_ready_count(const struct pl_service *s); /* 0 when a depende
 /* Expected until a worker is ready; 0 = unknown. */
 uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms);
 
-/* What the worker's own /metrics said last, or NULL; *age_ms is how long ago. Asking for the page keeps it
- * fresh. */
-const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t *age_ms);
+/* What the worker's own /metrics said last, or NULL: nothing yet, or it has not answered for longer than
+ * metrics.stale_after. Asking for the page keeps it fresh. */
+const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w);
 bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms); /* false: NULL above */
 void pl_crew_metrics_asked(struct pl_crew *c);
 /* Of a worker of an LLM preset; NULL: it is none. */

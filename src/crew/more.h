@@ -149,6 +149,7 @@ struct pl_worker_more {
     struct pl_worker *replaces;
     struct pl_buf metrics_text; /* last scrape */
     uint64_t scraped_ms, scrape_at_ms;
+    bool scrape_failed; /* the last one */
     /* why it might have to go */
     struct pl_silence silence;
     uint64_t hung_ms;        /* ended by us after so long a silence; 0: it was not */

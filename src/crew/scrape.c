@@ -9,7 +9,8 @@ static void on_answer(void *ctx, const struct pl_ask_reply *reply) {
     w->more->scrape = NULL;
     w->more->scrape_at_ms =
         pl_crew_now(w->service->crew) + (uint64_t)w->service->crew->app->config->metrics_refresh_ms;
-    if (!reply->answered || reply->status != 200) return;
+    w->more->scrape_failed = !reply->answered || reply->status != 200;
+    if (w->more->scrape_failed) return;
     w->more->metrics_text.len = 0;
     if (!pl_buf_add(&w->more->metrics_text, reply->body, reply->body_len)) return;
     w->more->scraped_ms = pl_crew_now(w->service->crew);
@@ -50,15 +51,19 @@ void pl_scrape_stop(struct pl_worker *w) {
     pl_buf_free(&w->more->metrics_text);
 }
 
-const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w, uint64_t *age_ms) {
-    if (w->more->scraped_ms == 0) return NULL;
-    *age_ms = pl_crew_now(w->service->crew) - w->more->scraped_ms;
-    return &w->more->metrics_text;
+/* What it said last is old only when it was asked since and did not answer: while nobody looks it is not
+ * asked. */
+bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms) {
+    const struct pl_crew *c = w->service->crew;
+    *scraped_ms = w->more->scraped_ms;
+    if (*scraped_ms == 0) return false;
+    return !w->more->scrape_failed ||
+           pl_crew_now(c) - *scraped_ms <= (uint64_t)c->app->config->metrics_stale_after_ms;
 }
 
-bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms) {
-    *scraped_ms = w->more->scraped_ms;
-    return w->more->scraped_ms != 0;
+const struct pl_buf *pl_worker_metrics_text(const struct pl_worker *w) {
+    uint64_t at;
+    return pl_worker_metrics_since(w, &at) ? &w->more->metrics_text : NULL;
 }
 
 void pl_crew_metrics_asked(struct pl_crew *c) { c->metrics_asked_ms = pl_crew_now(c); }

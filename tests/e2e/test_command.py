@@ -125,6 +125,19 @@ def test_readiness_of_the_servers_own_is_believed(serve):
     assert ask(server)
 
 
+def test_metrics_of_a_worker_that_does_not_tell_them_any_more_leave_the_page(serve):
+    server = small(serve, "--metrics.refresh", "100ms", "--metrics.stale_after", "300ms").started()
+    flag = server.folder / "metrics"
+    flag.touch()
+    server.ready()
+    own = 'small_things{worker="1"} 7'
+    server.wait_until(lambda: own in server.get("/metrics").text(), what="its own families")
+    flag.unlink()
+    server.wait_until(lambda: own not in server.get("/metrics").text(), what="they are too old")
+    flag.touch()
+    server.wait_until(lambda: own in server.get("/metrics").text(), what="it tells them again")
+
+
 def test_a_port_that_cannot_be_chosen(serve):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

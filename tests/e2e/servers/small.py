@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An HTTP server of the standard library, as somebody might write one: on --port N or --socket PATH.
 
-GET /health is 200 (503 while the file $FLAGS/unready is there), POST tells what it was given and where, /stream sends
+GET /health is 200 (503 while the file $FLAGS/unready is there), /metrics while $FLAGS/metrics is there, POST tells what it was given and where, /stream sends
 events until $GATE is there. It writes "start PID" and "end PID" into $JOURNAL.
 """
 
@@ -40,6 +40,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         unready = Path(os.environ.get("FLAGS", "/nonexistent"), "unready").exists()
         if self.path == "/health":
             self.say(503 if unready else 200, "")
+        elif self.path == "/metrics" and Path(os.environ.get("FLAGS", "/nonexistent"), "metrics").exists():
+            self.say(200, "# TYPE small_things gauge\nsmall_things 7\n", "text/plain")
         elif self.path.partition("?")[0] == "/stream":
             self.stream()
         else:
