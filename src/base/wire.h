@@ -50,7 +50,7 @@ enum {
     X(BYE,                      11,     offsetof(struct pl_wire_bye, words))                                 \
     X(TELL,                     12,     sizeof(struct pl_wire_tell))                                         \
     /* replies */                                                                                            \
-    X(WELCOME,                  65,     sizeof(struct pl_wire_welcome))                                      \
+    X(WELCOME,                  65,     offsetof(struct pl_wire_welcome, after_hang))                        \
     X(ITEM,                     66,     offsetof(struct pl_wire_item, note))                                 \
     X(HELD,                     67,     sizeof(struct pl_wire_hold))                                         \
     X(LIST_END,                 68,     sizeof(struct pl_wire_head))                                         \
@@ -101,7 +101,9 @@ struct pl_wire_welcome {
     uint32_t role;
     uint32_t crashes; /* in the window, this start included: 2 and more mean plain mode */
     uint32_t keeper_pid;
-    uint32_t hang_ms; /* beat at least ten times as often */
+    uint32_t hang_ms;    /* beat at least ten times as often */
+    uint32_t after_hang; /* 1: the helm before it was ended because it was silent */
+    uint32_t pad;
 };
 
 enum pl_wire_what { PL_LIST_GENERATIONS, PL_LIST_HELD };

@@ -272,7 +272,8 @@ static bool read_config(struct pl_err *err) {
 
 static const char *start_reason(void) {
     if (run.candidate) return "upgrade";
-    return run.welcome.main_id == 1 ? "first" : "crash";
+    if (run.welcome.main_id == 1) return "first";
+    return run.welcome.after_hang != 0 ? "hang" : "crash";
 }
 
 static void on_event(void *ctx, enum pl_level level, const char *event, const char *line, size_t len) {

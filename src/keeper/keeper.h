@@ -141,6 +141,7 @@ struct pl_keeper {
     struct pl_main mains[PL_KEEPER_MAINS];
     uint64_t last_main_id;
     uint64_t exited_main_id;
+    bool helm_hung;            /* the last helm that ended was silent, and ended by us */
     uint64_t start_main_at_ms; /* 0: none is due */
     uint64_t crashes[PL_KEEPER_MOST_CRASHES];
     unsigned crash_count;

@@ -205,6 +205,7 @@ void pl_keeper_main_ended(struct pl_keeper *k, struct pl_main *m, int status) {
     if (m->has_reply) pl_wire_close_fds(&m->reply);
     unmap_beat(m);
     k->exited_main_id = m->id;
+    if (role == PL_ROLE_HELM) k->helm_hung = m->kill_at_ms != 0;
     m->pid = 0;
     m->channel = m->exe_fd = -1;
     struct pl_main *other = other_than(k, m);

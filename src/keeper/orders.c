@@ -66,6 +66,7 @@ static void on_hello(struct pl_keeper *k, struct pl_main *m, const struct pl_wir
     answer.welcome.crashes = pl_keeper_crashes(k);
     answer.welcome.keeper_pid = (uint32_t)getpid();
     answer.welcome.hang_ms = (uint32_t)k->set.hang_ms;
+    answer.welcome.after_hang = k->helm_hung;
     answer.fds[0] = m->beat_fd;
     answer.fd_count = 1;
     reply(m, &answer);

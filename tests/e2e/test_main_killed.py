@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from rig import Load
+from rig import Load, paths
+from rig.server import ROOT
 
 
 def mixed(number):
@@ -119,6 +120,18 @@ def test_ten_kills_of_main_in_one_life(serve):
         if kills == 4:
             time.sleep(61)  # the window of the crash limit is a matter of real time
     assert server.log.find("main.crash_loop") == []
+
+
+def test_a_main_that_hangs_is_ended_and_the_next_one_says_so(serve):
+    server = serve(None, "--main.hang_after", "2s", "--", paths.python, ROOT / "tests/e2e/servers/small.py", "--socket", "{socket}").ready()
+    workers, mark = server.workers(), server.log.mark()
+    os.kill(server.main_pid(), signal.SIGSTOP)
+    started = server.wait_for("main.started", since=mark)
+    assert started["reason"] == "hang"
+    server.wait_for("main.adopted", since=mark)
+    status = server.wait_until(lambda: (s := server.try_status()) and s["ready"] and s)
+    assert status["started"] == "hang" and server.workers() == workers
+    assert 'plimsoll_main_starts_total{reason="hang"} 1' in server.get("/metrics").text()
 
 
 def test_a_main_that_keeps_crashing_ends_in_order_with_70(serve):

@@ -150,8 +150,8 @@ class Main:
     def hello(self):
         got = self.ask(wire.HELLO, wire.hello())
         assert got.kind == wire.WELCOME
-        names = ("boot", "main_id", "other_main_id", "role", "crashes", "keeper_pid", "hang_ms")
-        for name, value in zip(names, struct.unpack_from("<QQQIIII", got.body)):
+        names = ("boot", "main_id", "other_main_id", "role", "crashes", "keeper_pid", "hang_ms", "after_hang")
+        for name, value in zip(names, struct.unpack_from("<QQQIIIII", got.body)):
             setattr(self, name, value)
         self.beat = mmap.mmap(got.fds[0], 4096)
         return self

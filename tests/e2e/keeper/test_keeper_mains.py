@@ -109,7 +109,10 @@ def test_a_main_without_a_heartbeat_gets_sigabrt_and_a_stopped_one_sigkill(keepe
     stopped.kill(signal.SIGSTOP)
     k.line("event=main.crashed signal=SIGKILL")
     again = k.main()
+    assert [m.after_hang for m in (main, stopped, again)] == [0, 1, 1]
     assert again.generations()[worker.generation][0].pid == worker.pid and alive(worker.pid)
+    again.kill()
+    assert k.main().after_hang == 0, "this one has crashed"
 
 
 def test_a_main_that_never_says_hello_is_hung(keeper):

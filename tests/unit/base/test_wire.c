@@ -90,7 +90,7 @@ TEST(the_layout_is_the_one_that_was_agreed) {
         { sizeof(struct pl_wire_signal), 32 },        { offsetof(struct pl_wire_note, note), 32 },
         { sizeof(struct pl_wire_hold), 56 },          { sizeof(struct pl_wire_forget), 24 },
         { offsetof(struct pl_wire_bye, words), 24 },  { sizeof(struct pl_wire_tell), 336 },
-        { sizeof(struct pl_wire_welcome), 56 },       { sizeof(struct pl_wire_spawned), 32 },
+        { sizeof(struct pl_wire_welcome), 64 },       { sizeof(struct pl_wire_spawned), 32 },
         { sizeof(struct pl_wire_exit), 88 },          { sizeof(struct pl_wire_refused), 24 },
         { offsetof(struct pl_wire_item, note), 200 }, { offsetof(struct pl_wire_upgraded, words), 24 },
         { sizeof(struct pl_wire_upgrade), 24 },       { sizeof(struct pl_wire_main_exited), 24 },
