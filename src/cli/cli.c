@@ -1,5 +1,6 @@
 /* cli.c - finds the verb, parses its arguments, prints errors. Help is in help.c. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +26,11 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err) {
     fprintf(stderr, "%s}}\n", pl_buf_text(&out));
     pl_buf_free(&out);
     return status;
+}
+
+bool pl_cli_color(const struct pl_cli *cli) {
+    if (cli->args.color != PL_COLOR_AUTO) return cli->args.color == PL_COLOR_ALWAYS;
+    return isatty(STDOUT_FILENO) == 1 && getenv("NO_COLOR") == NULL;
 }
 
 /* What the arguments of a verb may be; NULL: no verb. */

@@ -16,11 +16,6 @@ static const struct pl_verb verbs[] = {
 };
 enum { VERB_COUNT = sizeof verbs / sizeof *verbs };
 
-const struct pl_verb *pl_verbs(size_t *count) {
-    *count = VERB_COUNT;
-    return verbs;
-}
-
 const struct pl_verb *pl_verb_find(const char *name) {
     if (strcmp(name, "replace") == 0) name = "restart"; /* alias */
     for (size_t i = 0; i < VERB_COUNT; i++)

@@ -154,6 +154,7 @@ static bool build_command(struct command *k, const struct pl_cli *cli, const str
     add_ms(k, "--hang-ms", c->main_hang_after_ms);
     add_ms(k, "--stop-ms", longest_stop_ms(c));
     if (pl_log_form(c, isatty(2) == 1) == PL_LOG_JSON) add_ms(k, "--json", 1);
+    if (cli->args.verbose > 0) add_ms(k, "--verbose", 1);
     if (!open_listeners(k, c, err)) return false;
     if (c->workers_user != NULL && !pl_drop_let_workers_through(run, err)) return false;
     if (!pl_drop_rights(c, run, state, err)) return false; /* nothing below needs root */

@@ -137,7 +137,7 @@ int pl_verb_top(struct pl_cli *cli) {
         return pl_cli_fail(cli, &err);
     }
     if (!pl_client_find(cli, &v.client, &err)) return pl_cli_fail(cli, &err);
-    v.color = isatty(STDOUT_FILENO) && getenv("NO_COLOR") == NULL;
+    v.color = pl_cli_color(cli);
     if (once) return look(&v, &err) ? 0 : pl_cli_fail(cli, &err);
     for (size_t i = 0; i < 3; i++)
         sigaction((const int[]){ SIGTERM, SIGINT, SIGHUP }[i], &(struct sigaction){ .sa_handler = on_signal },

@@ -26,7 +26,6 @@ struct pl_verb {
     bool server, keys;
     pl_verb_run *run;
 };
-const struct pl_verb *pl_verbs(size_t *count);
 /* By its name or an alias; NULL: there is none. */
 const struct pl_verb *pl_verb_find(const char *name);
 /* What `verb` takes, or the list of verbs if it is NULL; for people or as JSON, on stdout. */
@@ -34,6 +33,8 @@ void pl_help_print(const struct pl_verb *verb, bool json);
 
 /* Prints the error in words, or as one JSON line with --json, and returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_err *err);
+/* --color; auto is a terminal, and no NO_COLOR. */
+bool pl_cli_color(const struct pl_cli *cli);
 /* Reads the arguments of a verb once more. cli->arena is set by the caller. */
 bool pl_cli_parse(int argc, char **argv, const char *verb, struct pl_cli *cli, struct pl_err *err);
 /* The whole program. */

@@ -172,19 +172,3 @@ bool pl_link_order(struct pl_link *l, const struct pl_wire_message *q, pl_link_r
     watch(l);
     return true;
 }
-
-void pl_link_close(struct pl_link *l) {
-    if (l->running) uv_poll_stop(&l->poll);
-    l->running = false;
-    while (l->waiters != NULL) {
-        struct pl_link_waiter *w = l->waiters;
-        l->waiters = w->next;
-        free(w);
-    }
-    while (l->queue != NULL) {
-        struct pl_link_letter *letter = l->queue;
-        l->queue = letter->next;
-        drop_letter(letter);
-    }
-    l->queue_end = &l->queue;
-}

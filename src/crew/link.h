@@ -44,5 +44,4 @@ bool pl_link_ask(struct pl_link *l, struct pl_wire_message *q, enum pl_wire_kind
 bool pl_link_run(struct pl_link *l, uv_loop_t *loop, pl_link_news *news, void *ctx, struct pl_err *err);
 /* `q` is copied, its descriptors are duplicated: the caller keeps its own. `done` may be NULL. */
 bool pl_link_order(struct pl_link *l, const struct pl_wire_message *q, pl_link_reply *done, void *ctx);
-void pl_link_close(struct pl_link *l);
 #endif

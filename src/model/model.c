@@ -29,7 +29,6 @@ enum pl_dtype pl_dtype_of(const char *name, size_t len) {
         if (same(dtypes[i].st, name, len) || same(dtypes[i].hf, name, len)) return (enum pl_dtype)i;
     return PL_DTYPE_UNKNOWN;
 }
-const char *pl_dtype_name(enum pl_dtype d) { return dtypes[d].st; }
 unsigned pl_dtype_bits(enum pl_dtype d) { return dtypes[d].bits; }
 
 const char *pl_cache_name(enum pl_cache_kind k) {

@@ -50,7 +50,6 @@ enum pl_dtype {
 };
 /* By either name, case ignored, a leading "torch." too; UNKNOWN if there is none. */
 enum pl_dtype pl_dtype_of(const char *name, size_t len);
-const char *pl_dtype_name(enum pl_dtype d); /* as safetensors has it */
 unsigned pl_dtype_bits(enum pl_dtype d);
 
 /* The caches a layer can keep. A layer may keep two (Falcon-H1: attention and state), or none. */

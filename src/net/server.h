@@ -94,7 +94,6 @@ void pl_server_destroy(struct pl_server *s);
 const struct pl_http_head *pl_conn_head(const struct pl_conn *c);
 void pl_conn_set_user(struct pl_conn *c, void *user); /* NULL again for the next request */
 void *pl_conn_user(const struct pl_conn *c);
-bool pl_conn_body_done(const struct pl_conn *c);
 /* "10.0.0.7:51234", "[::1]:51234", "unix:" */
 enum { PL_PEER_TEXT = 64 };
 const char *pl_conn_peer(const struct pl_conn *c, char out[PL_PEER_TEXT]);

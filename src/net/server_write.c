@@ -159,7 +159,6 @@ void pl_conn_tunnel(struct pl_conn *c) {
 const struct pl_http_head *pl_conn_head(const struct pl_conn *c) { return &c->parser.head; }
 void pl_conn_set_user(struct pl_conn *c, void *user) { c->user = user; }
 void *pl_conn_user(const struct pl_conn *c) { return c->user; }
-bool pl_conn_body_done(const struct pl_conn *c) { return c->body_done; }
 const char *pl_conn_listener(const struct pl_conn *c) { return c->listener->name; }
 
 static char *put_number(char *at, unsigned value) {

@@ -360,7 +360,6 @@ void pl_sim_destroy(struct pl_sim *sim) {
 const struct pl_sim_stats *pl_sim_stats(const struct pl_sim *sim) { return &sim->stats; }
 bool pl_sim_broken(const struct pl_sim *sim) { return sim->broken; }
 uint64_t pl_sim_address(const struct pl_sim_block *b) { return b->addr; }
-uint64_t pl_sim_block_size(const struct pl_sim_block *b) { return b->size; }
 void pl_sim_set_driver(struct pl_sim *sim, pl_sim_driver *driver, void *ctx) {
     sim->driver = driver;
     sim->driver_ctx = ctx;

@@ -54,7 +54,6 @@ pl_sim_releasable(const struct pl_sim *sim); /* by empty_cache() now; pending bl
 uint64_t pl_sim_largest_free(const struct pl_sim *sim);
 uint64_t pl_sim_free_bytes(const struct pl_sim *sim);
 uint64_t pl_sim_address(const struct pl_sim_block *block);
-uint64_t pl_sim_block_size(const struct pl_sim_block *block);
 uint64_t pl_sim_round_size(const struct pl_alloc_conf *conf, uint64_t size);
 uint64_t pl_sim_segment_size(const struct pl_alloc_conf *conf, uint64_t rounded);
 
