@@ -406,7 +406,8 @@ def restarted(yard):
 @fault("upgraded", weight=4)
 def upgraded(yard):
     done = yard.verb("upgrade")
-    if "still finishes what is open" not in done.stdout + done.stderr:
+    refusals = ("still finishes what is open", "requests wait for a worker")
+    if not any(words in done.stdout + done.stderr for words in refusals):
         must(yard, done, 0)
 
 
