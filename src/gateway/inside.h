@@ -15,8 +15,10 @@
 
 enum {
     PL_REQUEST_MAGIC = 0x54535152,
-    PL_REQUEST_BODY_KEPT = 4096,    /* buffer kept with an unused request object */
-    PL_REQUESTS_SPARE = 512,        /* that a load has had at once: so many are there for the next */
+    PL_REQUEST_BODY_KEPT = 4096, /* buffer kept with an unused request object */
+    PL_REQUESTS_SPARE = 512,     /* that a load has had at once: so many are there for the next */
+    PL_SLICE_BYTES =
+        1 << 17, /* of a kept body at a time, so that what a worker is slow to take is not there twice */
     PL_HOLD_BYTES = 1 << 20,        /* a chunked reply for an HTTP/1.0 client is kept up to this */
     PL_GATHER_BYTES = 16384,        /* a reply of a known length up to this goes out whole or not at all */
     PL_POOL_IDLE_MS = 60000,        /* the worker keeps its side longer (crew: keep_alive_s) */
@@ -75,6 +77,7 @@ struct pl_request {
     bool head_begun;     /* of the reply: something of it is out to the client */
     bool sent_any;       /* bytes went to a worker */
     bool sent_whole;     /* body included */
+    size_t body_sent;    /* of a body that is kept: bytes handed to the connection */
     bool kept_whole;     /* can be sent again */
     bool chunk_out;      /* the client gets chunks that we make */
     bool gather;         /* a small reply: goes out when it is whole */
