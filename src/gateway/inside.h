@@ -17,11 +17,10 @@ enum {
     PL_REQUEST_MAGIC = 0x54535152,
     PL_REQUEST_BODY_KEPT = 4096, /* buffer kept with an unused request object */
     PL_REQUESTS_SPARE = 512,     /* that a load has had at once: so many are there for the next */
-    PL_SLICE_BYTES =
-        1 << 17, /* of a kept body at a time, so that what a worker is slow to take is not there twice */
-    PL_HOLD_BYTES = 1 << 20,        /* a chunked reply for an HTTP/1.0 client is kept up to this */
-    PL_GATHER_BYTES = 16384,        /* a reply of a known length up to this goes out whole or not at all */
-    PL_POOL_IDLE_MS = 60000,        /* the worker keeps its side longer (crew: keep_alive_s) */
+    PL_SLICE_BYTES = 1 << 17,    /* of a kept body at a time: what a worker is slow to take is not copied */
+    PL_HOLD_BYTES = 1 << 20,     /* a chunked reply for an HTTP/1.0 client is kept up to this */
+    PL_GATHER_BYTES = 16384,     /* a reply of a known length up to this goes out whole or not at all */
+    PL_POOL_IDLE_MS = 60000,     /* the worker keeps its side longer (crew: keep_alive_s) */
     PL_POOL_FOREIGN_IDLE_MS = 1500, /* less than any server's own; gunicorn's is 2 s, uvicorn's 5 s */
     PL_CONNECT_MS = 3000,   /* a connection may be on its way so long; on loopback it is there at once */
     PL_RETRY_MS = 20,       /* backlog full, no descriptors: try again */
