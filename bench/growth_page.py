@@ -9,7 +9,7 @@ from stack import tool, tool_env
 
 TITLE = """# How cost grows
 
-Made by `make bench` (`bench/growth.py`), by hand is nothing here. us of CPU from the scheduler's own count, in
+Made by `make bench` (`bench/growth.py`); nothing here is written by hand. us of CPU from the scheduler's own count, in
 interleaved rounds: median (least to most of the rounds). Plimsoll is main and keeper, with admission, accounting,
 metrics and the flight record on and the access log off, in its release build. Where nginx and HAProxy can be asked for
 the same they stand beside it, in the same rounds.
@@ -31,7 +31,8 @@ more is found ready in one turn of the loop.""",
                      "workers", "{}"),
     "asked": ("Size of the request", """8 connections, a POST of so many bytes, a reply of 100. From 1 MiB on nginx neither keeps requests nor replies
 (`proxy_request_buffering off; proxy_buffering off`): with files in between it does something else. Plimsoll reads
-JSON for what admission must know and keeps it until its end, which may forbid it; peers read nothing.""",
+JSON for what admission must know and keeps it until its end, which may forbid it; peers read nothing. What is kept is
+memory that is new each time, and beyond some MiB more than the processor's caches hold.""",
               "bytes", "size"),
     "answered": ("Size of the reply", "8 connections, a GET, a reply of so many bytes.", "bytes", "size"),
     "steady": ("Streams at once", "us for an event of about 140 bytes; each stream sends one every 10 ms.", "streams", "{}"),

@@ -180,11 +180,11 @@ static int read_some(struct conn *c) {
     return n <= 0 ? -1 : take(c, in, (size_t)n);
 }
 
-/* Connected, and its first request answered. */
-static struct conn *open_one(uint16_t port) {
+/* Connected, and its first request on its way. */
+static struct conn *begin_one(uint16_t port) {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port) };
     struct conn *c = calloc(1, sizeof *c);
-    int on = 1, whole = 0;
+    int on = 1;
     if (c == NULL) die("load");
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -194,7 +194,13 @@ static struct conn *open_one(uint16_t port) {
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
     epoll_ctl(loop_fd, EPOLL_CTL_ADD, c->fd, &e);
-    bool ok = ask(c, 0);
+    if (!ask(c, 0)) die("load: the first request");
+    return c;
+}
+
+static void await_one(struct conn *c) {
+    int whole = 0;
+    bool ok = true;
     while (ok && whole == 0) {
         struct pollfd p = { .fd = c->fd, .events = (short)(POLLIN | (c->writing ? POLLOUT : 0)) };
         ok = poll(&p, 1, PATIENCE_MS) > 0;
@@ -202,9 +208,19 @@ static struct conn *open_one(uint16_t port) {
         if (ok && (p.revents & (POLLIN | POLLHUP)) != 0) whole = read_some(c);
         ok = ok && whole >= 0;
     }
-    if (ok) return c;
+    if (ok) return;
     fprintf(stderr, "load: a connection's first request is not answered: %.200s\n", c->head);
     exit(1);
+}
+
+/* Some at a time: fewer than any backlog has room for. Large bodies alone. */
+static void open_all(struct conn **all, size_t count, uint16_t port) {
+    size_t at_once = ways[0].len < READ_BYTES ? 64 : 1;
+    for (size_t i = 0; i < count; i++) {
+        all[i] = begin_one(port);
+        if ((i + 1) % at_once != 0 && i + 1 != count) continue;
+        for (size_t k = i - i % at_once; k <= i; k++) await_one(all[k]);
+    }
 }
 
 static void run(struct conn **all, size_t count, int64_t ms) {
@@ -246,16 +262,15 @@ int main(int argc, char **argv) {
     uint16_t port = (uint16_t)atoi(argv[1]);
     for (int i = 7; i < argc; i++) make_way(&ways[way_count++], argv[i], strtoul(argv[5], NULL, 10), argv[6]);
     loop_fd = epoll_create1(0);
-    struct conn **all = calloc(count, sizeof *all);
+    struct conn **all = calloc(idle + count, sizeof *all);
     if (all == NULL) die("load");
-    for (size_t i = 0; i < idle; i++) open_one(port);
-    for (size_t i = 0; i < count; i++) all[i] = open_one(port);
+    open_all(all, idle + count, port); /* the idle ones come first */
     failed = 0;
     printf("ready\n");
     fflush(stdout);
     if (fgets(line, sizeof line, stdin) == NULL) return 1;
     int64_t began = now_ns();
-    run(all, count, atoll(argv[4]));
+    run(all + idle, count, atoll(argv[4]));
     double seconds = (double)(now_ns() - began) / 1e9;
     if (answered == 0) return 1;
     qsort(latency_ns, answered, sizeof *latency_ns, by_value);

@@ -124,7 +124,8 @@ TEST(a_refusal) { tortured("GET /x HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", "", 
 static size_t asked_for(const int *clients, int *workers, unsigned count, unsigned rounds) {
     static const char request[] = "POST /predict HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
                                   "Content-Length: 28\r\n\r\n{\"model\":\"m\",\"prompt\":\"abc\"}";
-    torture.fails = torture.asked = 0;
+    torture.fails = 0;
+    torture.asked = 0;
     torture_resumes();
     for (unsigned r = 0; r < rounds; r++) {
         for (unsigned i = 0; i < count; i++) put(clients[i], request);

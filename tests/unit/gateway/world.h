@@ -281,7 +281,7 @@ static void worker_starts_of(struct pl_service *s, unsigned slot) {
     s->was_ready = true;
     W.hooks.supply_changed(W.hooks.ctx, s);
 }
-static void worker_starts(unsigned slot) { worker_starts_of(&W.service, slot); }
+static inline void worker_starts(unsigned slot) { worker_starts_of(&W.service, slot); }
 /* The process is reaped; its sockets were closed by the test before. */
 static void worker_dies(unsigned slot) {
     struct pl_worker *w = &W.workers[slot - 1];
