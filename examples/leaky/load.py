@@ -1,8 +1,12 @@
-"""Asks again and again: load.py [REQUESTS] [ROUTE] [URL]. Needs nothing but Python; tells how they were answered."""
+"""Asks again and again: load.py [REQUESTS] [ROUTE] [URL]. Needs nothing but Python; tells how they were answered.
+
+Fifty a second at most: how soon the card is full depends on that, and not on the machine.
+"""
 
 import collections
 import json
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -21,4 +25,11 @@ def ask():
         return "no answer"
 
 
-print(dict(collections.Counter(ask() for _ in range(int(REQUESTS)))))
+def paced(requests, a_second=50):
+    start = time.monotonic()
+    for i in range(requests):
+        time.sleep(max(0.0, start + i / a_second - time.monotonic()))
+        yield ask()
+
+
+print(dict(collections.Counter(paced(int(REQUESTS)))))

@@ -321,19 +321,21 @@ def test_the_ci_example_fails_on_the_leak_and_passes_on_its_fix(soak, cache, tmp
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "a leak")
+    git("tag", "leak")
     source = (repository / "service.py").read_text()
     fixed = source.replace("        HISTORY.append(y)\n", "").replace("        y = self.model(x)\n",
                                                                       "        with torch.inference_mode():\n            y = self.model(x)\n")
     assert fixed != source
     (repository / "service.py").write_text(fixed)
     git("commit", "-qam", "its fix")
+    git("tag", "fix")
     env = {"PLIMSOLL_CACHE": str(cache)}
     ends = []
-    for commit in ("HEAD~1", "HEAD"):
+    for commit in ("leak", "fix"):
         git("checkout", "-q", commit)
         done = soak.run(*workflow(), "--python", dock.torch_python(), cwd=repository, env=env)
         ends.append((done.returncode, ElementTree.parse(repository / "soak.xml").getroot().get("failures")))
-        if commit == "HEAD~1":
+        if commit == "leak":
             assert "service.py:13 HISTORY" in done.stdout
     assert ends == [(1, "1"), (0, "0")]
 
