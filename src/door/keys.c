@@ -18,8 +18,8 @@ struct pl_key_digest pl_key_hash(const char *key, size_t len) {
     return d;
 }
 
-/* Takes as long whatever they are. In words, since a request is held against every hash there is: byte by byte,
- * a thousand of them cost more than all else that is done for it. */
+/* Takes as long whatever they are. In words, since a request is held against every hash there is: byte by
+ * byte, a thousand of them cost more than all else that is done for it. */
 bool pl_key_same(const struct pl_key_digest *a, const struct pl_key_digest *b) {
     uint64_t x[PL_KEY_DIGEST_BYTES / 8], y[PL_KEY_DIGEST_BYTES / 8], differs = 0;
     memcpy(x, a->bytes, sizeof x);
