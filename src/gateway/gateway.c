@@ -200,9 +200,9 @@ void pl_gateway_destroy(struct pl_gateway *g) {
         pl_timer_stop(&g->gates[i].probe_late);
         pl_peaks_free(&g->gates[i].peaks);
         pl_learnt_free(&g->gates[i]);
-        pl_inspect_end_gate(&g->gates[i]);
     }
     pl_server_destroy(g->server);
+    pl_inspects_free(g);
     pl_board_close(g);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
         next = r->next;

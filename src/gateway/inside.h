@@ -16,10 +16,11 @@
 enum {
     PL_REQUEST_MAGIC = 0x54535152,
     PL_REQUEST_BODY_KEPT = 4096, /* buffer kept with an unused request object */
-    PL_REQUESTS_SPARE = 256,
-    PL_HOLD_BYTES = 1 << 20,        /* a chunked reply for an HTTP/1.0 client is kept up to this */
-    PL_GATHER_BYTES = 16384,        /* a reply of a known length up to this goes out whole or not at all */
-    PL_POOL_IDLE_MS = 60000,        /* the worker keeps its side longer (crew: keep_alive_s) */
+    PL_REQUESTS_SPARE = 512,     /* that a load has had at once: so many are there for the next */
+    PL_SLICE_BYTES = 1 << 17,    /* of a kept body at a time: what a worker is slow to take is not copied */
+    PL_HOLD_BYTES = 1 << 20,     /* a chunked reply for an HTTP/1.0 client is kept up to this */
+    PL_GATHER_BYTES = 16384,     /* a reply of a known length up to this goes out whole or not at all */
+    PL_POOL_IDLE_MS = 60000,     /* the worker keeps its side longer (crew: keep_alive_s) */
     PL_POOL_FOREIGN_IDLE_MS = 1500, /* less than any server's own; gunicorn's is 2 s, uvicorn's 5 s */
     PL_CONNECT_MS = 3000,   /* a connection may be on its way so long; on loopback it is there at once */
     PL_RETRY_MS = 20,       /* backlog full, no descriptors: try again */
@@ -75,6 +76,7 @@ struct pl_request {
     bool head_begun;     /* of the reply: something of it is out to the client */
     bool sent_any;       /* bytes went to a worker */
     bool sent_whole;     /* body included */
+    size_t body_sent;    /* of a body that is kept: bytes handed to the connection */
     bool kept_whole;     /* can be sent again */
     bool chunk_out;      /* the client gets chunks that we make */
     bool gather;         /* a small reply: goes out when it is whole */
@@ -137,6 +139,7 @@ struct pl_gate_place {
     uint64_t told;                                     /* budget in the last event about its measure */
     uint64_t told_foreign;                             /* and what others had then */
     uint64_t total, foreign, fixed, margin;            /* as measured last; 0 where memory.budget is set */
+    uint64_t shared; /* of what is charged here: what the services that share its devices have been told */
 };
 
 /* A batch whose records are coming in: cost.c. */
@@ -161,7 +164,6 @@ struct pl_llm {
 };
 
 enum { PL_STATUS_SERIES = 600 };
-enum { PL_INSPECT_SPARES = 32 };
 
 struct pl_gate {
     struct pl_gateway *g;
@@ -189,9 +191,8 @@ struct pl_gate {
     struct pl_timer probe_late;
     struct pl_timer expiry;
     bool pumping, pump_again;
+    bool roomier; /* a service that shares a device has less charged: to be looked at */
     uint64_t queue_bytes;
-    struct pl_inspect *spares[PL_INSPECT_SPARES]; /* with their scans: inspect.c */
-    unsigned spare_count;
     uint64_t told_ms[PL_REASON_COUNT];  /* request.refused is logged once a second a reason */
     uint64_t would_ms[PL_REASON_COUNT]; /* and would.refuse */
     struct pl_series *code[PL_STATUS_SERIES];
@@ -217,6 +218,8 @@ struct pl_gateway {
     size_t gate_count;
     struct pl_request *spare, *zombies;
     size_t spare_count;
+    struct pl_inspect *inspects; /* unused ones, with their scans: inspect.c */
+    size_t inspect_count;
     struct pl_board board;
     struct pl_orphan *orphans; /* owned: board.c */
     struct pl_timer zombie_timer, save_timer, orphan_timer;
