@@ -71,6 +71,8 @@ struct pl_engine_facts {
     struct pl_boot_start boot;
     uint64_t auto_from_tokens, auto_to_tokens; /* it has changed the context so that it fits; 0: it has not */
     bool plan_waits;                           /* a plan of it is being made */
+    int64_t
+        plan_failed; /* exit status of `plimsoll plan` that made none; -1: it was ended; 0: it did not fail */
 };
 
 struct pl_route; /* crew/describe.h */

@@ -143,6 +143,7 @@ static void take_boot(struct pl_worker *w, const struct pl_engine_load *load) {
     b->cold = w->more->cache_empty;
     b->plan = pl_planned_of(w);
     f->plan_waits = pl_planned_waits(w);
+    f->plan_failed = pl_planned_failed(w);
     f->auto_from_tokens = said->auto_from;
     f->auto_to_tokens = said->auto_to;
 }
@@ -177,6 +178,7 @@ void pl_engine_planned(struct pl_service *s) {
         if (w->state != PL_WORKER_READY || w->more->engine.told_ms == 0) continue;
         w->more->engine.boot.plan = pl_planned_of(w);
         w->more->engine.plan_waits = pl_planned_waits(w);
+        w->more->engine.plan_failed = pl_planned_failed(w);
         tell(w);
     }
 }

@@ -476,6 +476,8 @@ void pl_engine_planned(struct pl_service *s);               /* its plan is there
 void pl_planned_tick(struct pl_crew *c, uint64_t now);
 void pl_planned_close(struct pl_crew *c);
 bool pl_planned_waits(const struct pl_worker *w);
+int64_t pl_planned_failed(
+    const struct pl_worker *w); /* status of `plimsoll plan` that made none; 0: it did not fail */
 const struct pl_boot_plan *pl_planned_of(const struct pl_worker *w); /* NULL: there is none */
 /* scrape.c */
 void pl_scrape_tick(struct pl_worker *w, uint64_t now);

@@ -20,7 +20,8 @@ enum { LIMIT_MS = 30000, WATCH_MS = 15000, SAID_BYTES = 1 << 20, ARENA_BYTES = 1
 
 struct pl_planned {
     struct pl_boot_plan plan;
-    uint64_t hash; /* of command and device; 0: none */
+    uint64_t hash;  /* of command and device; 0: none */
+    int64_t failed; /* exit status of a child that made none; -1: it was ended, or could not be started */
     struct planning *running;
 };
 
@@ -44,6 +45,11 @@ bool pl_planned_waits(const struct pl_worker *w) {
 const struct pl_boot_plan *pl_planned_of(const struct pl_worker *w) {
     const struct pl_planned *p = w->service->more->planned;
     return p != NULL && p->plan.made ? &p->plan : NULL;
+}
+
+int64_t pl_planned_failed(const struct pl_worker *w) {
+    const struct pl_planned *p = w->service->more->planned;
+    return p != NULL ? p->failed : 0;
 }
 
 /* --- its answer */
@@ -107,6 +113,7 @@ static void done(struct planning *k) {
     if ((k->status == 0 || k->status == 1) && k->said.len > 0)
         doc = json_loadb(k->said.data, k->said.len, JSON_REJECT_DUPLICATES, NULL);
     take(&p->plan, doc, k->on_device);
+    if (!p->plan.made) p->failed = k->status > 1 ? k->status : -1;
     json_decref(doc);
     pl_engine_planned(s);
 }
@@ -153,7 +160,14 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal) {
 
 static void start(struct planning *k, const char *const *words) {
     static char program[] = "/proc/self/exe"; /* also when its file has been replaced since */
-    char *argv[PL_BOOT_PLAN_WORDS + 1] = { program }, *nothing[] = { NULL };
+#ifdef __SANITIZE_ADDRESS__ /* leaks are looked for by ptrace, which main's fence refuses to its children \
+                               too */
+    static char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0";
+    char *nothing[] = { no_leaks, NULL };
+#else
+    char *nothing[] = { NULL };
+#endif
+    char *argv[PL_BOOT_PLAN_WORDS + 1] = { program };
     uv_stdio_container_t ends[3] = { { .flags = UV_IGNORE },
                                      { .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE,
                                        .data.stream = (uv_stream_t *)&k->out },
@@ -235,6 +249,7 @@ static void plan(struct pl_worker *w, const struct pl_boot_device *d, uint64_t n
     if (p == NULL) p = s->more->planned = calloc(1, sizeof *p);
     if (p == NULL || p->hash == hash) return;
     p->plan = (struct pl_boot_plan){ .made = false };
+    p->failed = 0;
     p->hash = 0;
     struct planning *k = find_model(s->config, model) ? calloc(1, sizeof *k) : NULL;
     if (k == NULL) return;

@@ -79,6 +79,7 @@ static void tell(struct pl_gate *gate, const struct pl_worker *w, const struct p
     add_bytes(&f, "activation_bytes", s->now.part[PL_BOOT_ACTIVATION]);
     add_bytes(&f, "graphs_bytes", s->now.part[PL_BOOT_GRAPHS]);
     add_bytes(&f, "non_torch_bytes", s->now.part[PL_BOOT_NON_TORCH]);
+    if (e->plan_failed != 0) add(&f, F_INT("plan_status", e->plan_failed));
     if (e->auto_from_tokens > 0) add(&f, F_INT("context_from", e->auto_from_tokens));
     if (e->auto_to_tokens > 0) add(&f, F_INT("context_to", e->auto_to_tokens));
     if (s->persisted_bytes > 0) add(&f, F_INT("stored_bytes", s->persisted_bytes));

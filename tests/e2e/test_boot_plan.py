@@ -91,6 +91,14 @@ def test_without_a_model_here_there_is_no_plan(serve, tmp_path):
     assert {state for _, state in planned(server)} == {"actual"}
 
 
+def test_a_model_that_is_not_understood_is_told_and_delays_nothing(serve, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"model_type": ')
+    server = vllm(serve, tmp_path / "model", "--say", say(tmp_path / "start", 5 * GIB, 8 * GIB), env=NO_GPU).ready()
+    checked = server.wait_for("plan.checked")
+    assert (checked["against"], checked["plan_status"]) == ("nothing", 3)
+
+
 @pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
 def test_every_part_is_planned_measured_and_kept_for_the_next_start(serve, cache, tmp_path, model):
     folder, weights = model
