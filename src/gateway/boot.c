@@ -24,10 +24,14 @@ static void add_bytes(struct fields *f, const char *name, struct pl_boot_bytes b
 
 /* --- metrics */
 
+/* What is not known any more, of another command say, has no series. */
 static void set(struct pl_gate *gate, const char *part, const char *state, struct pl_boot_bytes b) {
-    if (!b.known) return;
-    pl_series_set(pl_series(gate->g->o.app->metrics, PL_M_PLAN_BYTES, gate->service->config->id, part, state),
-                  (double)b.bytes);
+    struct pl_metrics *m = gate->g->o.app->metrics;
+    const char *labels[] = { gate->service->config->id, part, state };
+    if (b.known)
+        pl_series_set(pl_metrics_get(m, PL_M_PLAN_BYTES, labels, 3), (double)b.bytes);
+    else
+        pl_metrics_drop(m, PL_M_PLAN_BYTES, labels, 3);
 }
 
 static void set_side(struct pl_gate *gate, const char *state, const struct pl_boot_side *side) {
@@ -36,14 +40,14 @@ static void set_side(struct pl_gate *gate, const char *state, const struct pl_bo
 }
 
 static void set_planned(struct pl_gate *gate, const struct pl_boot_start *s) {
+    bool made = s->plan != NULL && s->plan->made;
+    uint64_t margin = made ? s->plan->margin_bytes : 0;
     for (int p = 0; p < PL_BOOT_PARTS; p++) {
-        struct pl_boot_bytes planned;
-        if (pl_boot_planned(s, (enum pl_boot_part)p, &planned))
-            set(gate, pl_boot_part_name((enum pl_boot_part)p), "planned", planned);
+        struct pl_boot_bytes planned = { .known = false };
+        pl_boot_planned(s, (enum pl_boot_part)p, &planned);
+        set(gate, pl_boot_part_name((enum pl_boot_part)p), "planned", planned);
     }
-    if (s->plan != NULL && s->plan->made && s->plan->margin_bytes > 0)
-        set(gate, "margin", "planned",
-            (struct pl_boot_bytes){ .known = true, .bytes = s->plan->margin_bytes });
+    set(gate, "margin", "planned", (struct pl_boot_bytes){ .known = margin > 0, .bytes = margin });
 }
 
 /* --- events */
@@ -126,7 +130,16 @@ static void set_figures(struct pl_gate *gate) {
                   (double)(b->last.kv_tokens / b->length));
 }
 
+/* Of the context that the last boot had. */
+static void drop_capacity(struct pl_gate *gate) {
+    char length[24];
+    snprintf(length, sizeof length, "%llu", (unsigned long long)gate->llm.boot.length);
+    const char *labels[] = { gate->service->config->id, length };
+    pl_metrics_drop(gate->g->o.app->metrics, PL_M_PLAN_CAPACITY_REQUESTS, labels, 2);
+}
+
 void pl_boot_check(struct pl_worker *w, struct pl_gate *gate) {
+    static const struct pl_boot_side nothing = { .kv_tokens = 0 };
     const struct pl_engine_facts *f = pl_worker_engine(w);
     struct pl_boot *b = &gate->llm.boot;
     if (!is_due(w, b, f)) return;
@@ -137,13 +150,14 @@ void pl_boot_check(struct pl_worker *w, struct pl_gate *gate) {
     pl_boot_judge(&s, &v);
     tell(gate, w, f, &s, &v);
     for (unsigned i = 0; i < v.count; i++) tell_drift(gate, w, &v, &v.drifts[i]);
+    if (b->length != f->context_tokens) drop_capacity(gate);
     *b = (struct pl_boot){ .last = s.now,
                            .command = f->command_hash,
                            .checked = w->generation,
                            .ratio = v.kv_ratio,
                            .length = f->context_tokens };
     set_planned(gate, &s);
-    if (s.last != NULL) set_side(gate, "last", s.last);
+    set_side(gate, "last", s.last != NULL ? s.last : &nothing);
     set_figures(gate);
     gate->learnt.changed = true;
     pl_learnt_save(gate);

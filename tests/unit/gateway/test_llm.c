@@ -261,6 +261,7 @@ TEST(a_cache_that_differs_from_plan_or_last_boot_is_drift) {
     world_engine.command_hash = 5; /* with another command it is another thing */
     engine_started(8, 4000 * KIB);
     assert_true(drift() == 0);
+    assert_true(planned_bytes("kv", "last") == 0); /* and nothing is left of the other one */
     world_engine.boot.asked_kv_bytes = 8000 * KIB;
     engine_started(9, 4000 * KIB);
     assert_true(drift() == -0.5);
