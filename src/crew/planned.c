@@ -192,8 +192,8 @@ static void start(struct planning *k, const char *const *words) {
 
 /* --- when, and of what */
 
-/* The first GPU that the worker may use. False: nothing is known of one, yet or ever. */
-static bool device_of(const struct pl_worker *w, struct pl_boot_device *out) {
+/* The first GPU that the worker may use. False: nothing is known of one, yet or (*never) ever. */
+static bool device_of(const struct pl_worker *w, struct pl_boot_device *out, bool *never) {
     struct pl_look_gpu gpus[PL_WATCH_GPUS];
     const struct pl_crew *c = w->service->crew;
     char names[PL_DEVICES_TEXT];
@@ -203,6 +203,7 @@ static bool device_of(const struct pl_worker *w, struct pl_boot_device *out) {
     if (!pl_devices_of(w->service->config, getenv("CUDA_VISIBLE_DEVICES"), w->slot, names, &told, &err))
         return false;
     names[strcspn(names, ",")] = '\0';
+    *never = told && names[0] == '\0';
     for (size_t i = 0; i < n; i++) {
         char index[16];
         snprintf(index, sizeof index, "%u", gpus[i].gpu);
@@ -267,25 +268,27 @@ static void plan(struct pl_worker *w, const struct pl_boot_device *d, uint64_t n
     pl_arena_free(&arena);
 }
 
-/* Watch has not said yet whether there is a GPU. */
+/* Watch has not said yet whether there is a GPU, or there is one and nothing is known of it for the moment.
+ */
 static bool is_early(const struct pl_crew *c, uint64_t now) {
-    return c->devices != NULL && c->watch_path != NULL && c->devices->driver.at_ms == 0 &&
-           now < c->app->started_ms + WATCH_MS;
+    const struct pl_devices *d = c->devices;
+    bool open = d != NULL && (d->driver.at_ms == 0 || d->driver.state == PL_WATCH_DRIVER_RUNS);
+    return open && c->watch_path != NULL && now < c->app->started_ms + WATCH_MS;
 }
 
 /* As soon as its GPU is known; a worker that is READY without one has none. */
 static void look(struct pl_worker *w, uint64_t now) {
     struct pl_boot_device d = { .product = NULL, .total_bytes = 0 };
     const struct pl_planned *p = w->service->more->planned;
-    bool starts = w->state == PL_WORKER_LOADING || w->state == PL_WORKER_WARMING;
+    bool never = false, starts = w->state == PL_WORKER_LOADING || w->state == PL_WORKER_WARMING;
     if (w->more->plan_asked || (!starts && w->state != PL_WORKER_READY)) return;
     if (p != NULL && p->running != NULL) return;
     if (pl_boot_plan_model(w->service->config) == NULL) {
         w->more->plan_asked = true;
         return;
     }
-    if (!device_of(w, &d)) {
-        if (starts || is_early(w->service->crew, now)) return;
+    if (!device_of(w, &d, &never)) {
+        if (!never && (starts || is_early(w->service->crew, now))) return;
         d.total_bytes = host_bytes();
     }
     w->more->plan_asked = true;
