@@ -65,8 +65,9 @@ struct pl_worker_devices {
 
 /* What its output (words.c) and its metrics (scrape.c) have said of memory. */
 struct pl_worker_words {
-    uint64_t kv_bytes; /* the engine's KV cache on each of its GPUs; 0: it did not say */
-    uint32_t retries;  /* warnings of PyTorch's allocator */
+    uint64_t kv_bytes;          /* the engine's KV cache on each of its GPUs; 0: it did not say */
+    struct pl_engine_boot boot; /* what the engine said while it started */
+    uint32_t retries;           /* warnings of PyTorch's allocator */
     struct pl_log_sampler oom, retry, line;
 };
 
@@ -127,6 +128,7 @@ struct pl_worker_more {
     uint64_t name_at_ms;   /* when to ask for them next; 0: at once */
     struct pl_engine_facts engine;
     struct json_t *models; /* owned; NULL: not told */
+    bool plan_asked;       /* planned.c has looked at its command */
     uint64_t probe_at_ms, proof_ms;
     bool says_ready;       /* its own readiness, last heard */
     unsigned probe_turn;   /* which of the usual paths is asked, while none is known */
@@ -230,10 +232,11 @@ struct pl_apart {
 struct pl_service_more {
     struct pl_start_peak start_peak; /* of the last start */
     uint64_t start_settled, start_held_ms;
-    struct pl_ahead *ahead;   /* ahead.c; NULL: nothing is known */
-    struct pl_zygote *zygote; /* zygote.c; NULL: none was thought of */
-    struct pl_apart *apart;   /* NULL: a service of the configuration */
-    struct pl_slot *slots;    /* slot_room of them, index slot - 1 */
+    struct pl_ahead *ahead;     /* ahead.c; NULL: nothing is known */
+    struct pl_planned *planned; /* planned.c; NULL: no engine of it was ever planned */
+    struct pl_zygote *zygote;   /* zygote.c; NULL: none was thought of */
+    struct pl_apart *apart;     /* NULL: a service of the configuration */
+    struct pl_slot *slots;      /* slot_room of them, index slot - 1 */
     uint32_t slot_room;
     struct pl_description *description; /* or NULL */
     bool deployed;
@@ -467,6 +470,15 @@ bool pl_engine_is_llm(const struct pl_service *s);
 void pl_engine_tick(struct pl_worker *w, uint64_t now);
 void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len); /* its /metrics */
 void pl_engine_stop(struct pl_worker *w);
+uint64_t pl_engine_hash(const struct pl_service_config *s); /* of command and engine_args */
+void pl_engine_planned(struct pl_service *s);               /* its plan is there, or there will be none */
+/* planned.c: the memory of an engine, planned before it is there */
+void pl_planned_tick(struct pl_crew *c, uint64_t now);
+void pl_planned_close(struct pl_crew *c);
+bool pl_planned_waits(const struct pl_worker *w);
+int64_t pl_planned_failed(
+    const struct pl_worker *w); /* status of `plimsoll plan` that made none; 0: it did not fail */
+const struct pl_boot_plan *pl_planned_of(const struct pl_worker *w); /* NULL: there is none */
 /* scrape.c */
 void pl_scrape_tick(struct pl_worker *w, uint64_t now);
 void pl_scrape_stop(struct pl_worker *w);

@@ -157,8 +157,11 @@ struct pl_llm {
     uint64_t kv_bytes;       /* of one place; 0: not told */
     struct pl_pace pace;
     struct pl_boot {
-        uint64_t kv_bytes, command; /* of the last one; 0: not known */
-        uint64_t checked;           /* generation */
+        struct pl_boot_side last; /* of the last start that was checked */
+        uint64_t command;         /* its command; 0: there was none */
+        uint64_t checked;         /* generation */
+        double ratio;             /* of its cache: plimsoll_plan_drift_ratio */
+        uint64_t length;          /* context of one request, tokens; 0: not known */
     } boot;
     double told_times; /* of the pace: when budget.changed was last logged */
 };
@@ -400,8 +403,9 @@ bool pl_llm_fits_context(struct pl_request *r); /* false: it was refused, and is
 void pl_llm_first_byte(struct pl_request *r);   /* its prompt has been computed */
 void pl_llm_streamed(struct pl_request *r);     /* more of its answer came: is it longer than charged? */
 void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
-void pl_boot_check(struct pl_worker *w,
-                   struct pl_gate *gate); /* boot.c: its cache against plan and last boot */
+/* boot.c: its memory against plan and last boot, once a generation */
+void pl_boot_check(struct pl_worker *w, struct pl_gate *gate);
+void pl_boot_restored(struct pl_gate *gate); /* what another main has checked is so still */
 
 /* calibrate.c: a reply that did not tell its usage is complete. May ask the engine for its prompt's tokens.
  */
