@@ -102,6 +102,13 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
         if (verdict == NULL) verdict = json_object();
         json_object_set_new(verdict, "holder", json_string(pl_look_holder(w)));
     }
+    struct pl_look_explained x;
+    if (pl_look_explained(w, &x)) {
+        if (verdict == NULL) verdict = json_object();
+        json_t *e = json_pack("{s:s,s:i}", "state", x.state, "tries", (int)x.tries);
+        if (x.reason != NULL) json_object_set_new(e, "reason", json_string(x.reason));
+        json_object_set_new(verdict, "explain", e);
+    }
     if (verdict != NULL) json_object_set_new(o, "verdict", verdict);
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
         json_object_set_new(o, "warmup",

@@ -108,8 +108,11 @@ struct pl_crew_hooks {
     /* A request has ended in a worker, as its page tells; `path` is its route's, "other" where it is not
      * known. */
     void (*ended)(void *ctx, struct pl_worker *w, const char *path, const struct pl_page_record *r);
-    void (*retried)(void *ctx, struct pl_worker *w);     /* its allocator had to empty its cache to go on */
-    void (*room_changed)(void *ctx);                     /* pl_look_room may say something else now */
+    void (*retried)(void *ctx, struct pl_worker *w); /* its allocator had to empty its cache to go on */
+    void (*room_changed)(void *ctx);                 /* pl_look_room may say something else now */
+    /* Bytes that those are charged which run where it is, on its device; UINT64_MAX: some of them are not
+     * charged. NULL: nobody counts. */
+    uint64_t (*charged)(void *ctx, struct pl_worker *w);
     void (*engine_told)(void *ctx, struct pl_worker *w); /* pl_worker_engine has news; may be NULL */
 };
 

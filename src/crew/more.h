@@ -169,9 +169,23 @@ struct pl_worker_more {
         unsigned tries;
         uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
     } proposal;
+    struct pl_explained { /* what came of it */
+        const char
+            *state; /* "under_way", "waits", "done", "incomplete", "refused", "failed"; NULL: not asked */
+        char reason[24]; /* of what has failed last; "": nothing */
+        uint32_t tries;
+    } explained;
     char *holder;           /* "service.py:41 CACHE"; NULL: not known */
     struct pl_books *books; /* books.c; likewise */
     uint64_t forecast_ms;   /* until memory ends, at the early end of the range; 0: not looked at */
+    struct pl_crowded {     /* crowd.c */
+        uint64_t end_ms;  /* until there is no room for one more request; UINT64_MAX: not in sight; 0: now */
+        uint64_t full_ms; /* when there was first none; 0: there is */
+        uint64_t room_ms; /* there is again since then; 0: there is not */
+        bool seen;
+        uint64_t served; /* requests at the last look, warm-up included */
+        unsigned began;  /* looks that saw more of them, while it was new */
+    } crowded;
     struct pl_worker_devices devices;
     struct pl_worker_room *room; /* room.c; NULL: nothing was measured yet */
     struct pl_worker_words words;
@@ -261,8 +275,12 @@ struct pl_service_more {
     uint64_t busy_ms, busy_seen_ms, busy_ended;
     uint32_t busy;
     uint64_t last_request_ms;
-    uint64_t load_bytes[PL_WATCH_GPUS]; /* of each device, the most that one had before it was READY */
-    uint64_t new_device_bytes;          /* of a device that a worker had when it was READY; 0 = not known */
+    uint64_t request_bytes;              /* an ordinary request's charge; 0: see pl_room_needs */
+    uint64_t crowd_replaced_ms;          /* one was last replaced for want of room; 0: never */
+    bool crowd_believed, crowd_sure;     /* see struct pl_crowd_case */
+    uint64_t fresh_bytes[PL_WATCH_GPUS]; /* what a new worker had at rest; 0: none was seen */
+    uint64_t load_bytes[PL_WATCH_GPUS];  /* of each device, the most that one had before it was READY */
+    uint64_t new_device_bytes;           /* of a device that a worker had when it was READY; 0 = not known */
     uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
     struct pl_caches caches;
 };
@@ -505,6 +523,8 @@ void pl_gap_meter(struct pl_service *s, uint64_t now);
 void pl_guard_init(struct pl_service *s); /* closed label sets */
 void pl_guard_tick(struct pl_crew *c, uint64_t now);
 void pl_guard_busy(struct pl_service *s, int change, uint64_t now); /* in flight, for the mean time */
+/* crowd.c: once a second, is there room for one more request? */
+void pl_crowd_tick(struct pl_crew *c, uint64_t now);
 /* kept.c */
 /* The operator's mode, on a configuration that does not know it. */
 void pl_kept_reapply(struct pl_service *s);

@@ -336,9 +336,26 @@ void pl_budget_limits(struct pl_gate *gate) {
     pl_budget_tell(gate);
 }
 
+uint64_t pl_budget_charged(struct pl_gate *gate, struct pl_worker *w) {
+    int64_t running = 0;
+    for (unsigned i = 0; i < gate->place_count; i++) running += gate->admit.places[i].requests;
+    if (running != gate->admit.running) return UINT64_MAX;
+    return gate->admit.places[place_of(gate, w)].charged;
+}
+
+/* What has been measured must have room for; what is set by hand, or an engine's own, no worker eats. */
+static uint64_t needed(const struct pl_gate *gate) {
+    uint64_t bytes = pl_ordinary_bytes(&gate->ordinary), kept = 0;
+    if (bytes == 0 || !is_measured(gate) || pl_llm_full(gate) > 0) return 0;
+    for (unsigned i = 0; i < gate->place_count; i++)
+        if (gate->admit.places[i].kept > kept) kept = gate->admit.places[i].kept;
+    return bytes + kept;
+}
+
 void pl_budget_measure(struct pl_gateway *g) {
     for (size_t i = 0; i < g->gate_count; i++) {
         struct pl_gate *gate = &g->gates[i];
+        pl_room_needs(gate->service, needed(gate));
         if (!is_measured(gate) || gate->g->draining) continue;
         memset(gate->place_of, 0, sizeof gate->place_of); /* which devices it uses may be known only now */
         if (measure(gate)) pl_queue_pump(gate);

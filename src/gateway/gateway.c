@@ -149,6 +149,10 @@ static void on_gone(void *ctx, struct pl_worker *w) {
     free(b);
 }
 
+static uint64_t on_charged(void *ctx, struct pl_worker *w) {
+    return w->service->parent == NULL ? pl_budget_charged(pl_gate_of(ctx, w->service), w) : UINT64_MAX;
+}
+
 static void on_engine_told(void *ctx, struct pl_worker *w) { pl_llm_told(w, pl_gate_of(ctx, w->service)); }
 
 void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
@@ -161,6 +165,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .ended = on_ended,
                                    .retried = on_retried,
                                    .room_changed = on_room_changed,
+                                   .charged = on_charged,
                                    .gone = on_gone,
                                    .engine_told = on_engine_told };
 }

@@ -5,6 +5,7 @@
 #include "admit/admit.h"
 #include "admit/board.h"
 #include "admit/kv.h"
+#include "admit/ordinary.h"
 #include "admit/peaks.h"
 #include "admit/poison.h"
 #include "base/buf.h"
@@ -188,8 +189,9 @@ struct pl_gate {
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
     struct pl_series *budget_ratio;
     struct pl_peaks peaks; /* what requests take */
-    bool threaded;         /* no more than its threads run at a time, whatever is asked */
-    uint64_t probe;        /* id of the one that runs alone; 0: none */
+    struct pl_ordinary ordinary;
+    bool threaded;  /* no more than its threads run at a time, whatever is asked */
+    uint64_t probe; /* id of the one that runs alone; 0: none */
     char probe_path[PL_PEAKS_PATH];
     struct pl_timer probe_late;
     struct pl_timer expiry;
@@ -366,8 +368,9 @@ uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place); /* that serve 
 void pl_budget_shared(struct pl_gate *gate);                      /* what batches share has changed */
 /* There was no memory in a worker that lives on: `oom`, or its allocator had to empty its cache. */
 void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom);
-void pl_budget_measure(struct pl_gateway *g);   /* what devices have room for */
-uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
+void pl_budget_measure(struct pl_gateway *g);                          /* what devices have room for */
+uint64_t pl_budget_charged(struct pl_gate *gate, struct pl_worker *w); /* see pl_crew_hooks.charged */
+uint32_t pl_budget_ready(struct pl_gate *gate);                        /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
 void pl_budget_tell(struct pl_gate *gate);                       /* metrics, after a charge or its end */

@@ -130,6 +130,11 @@ void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]) {
     (void)w;
     snprintf(out, PL_ROOM_NAMES, "%s", world_places);
 }
+static uint64_t world_needs;
+void pl_room_needs(struct pl_service *s, uint64_t request_bytes) {
+    (void)s;
+    world_needs = request_bytes;
+}
 bool pl_look_out_of_service(const struct pl_worker *w) {
     (void)w;
     return world_out_of_service;
