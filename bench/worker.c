@@ -5,8 +5,9 @@
  * given worker -c ...                  the question whether BentoML is there: yes
  *
  * The path picks the reply: /size/BYTES, or /sse/CHUNKS/GAP_US (0: back to back), whose chunks carry the
- * monotonic time of their writing; anything else gets 100 bytes. BENCH_CORE is the core it runs on, since a
- * worker of ours is born on the proxy's.
+ * monotonic time of their writing, both with anything before them; /v1/completions gets 4 KiB, for routers
+ * that know a few paths only; anything else gets 100 bytes. Bodies are thrown away. BENCH_CORE is the core it
+ * runs on, since a worker of ours is born on the proxy's.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,14 +28,22 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 65536, EVENTS = 256, REPLY_MOST = 1 << 20, OUR_LISTENER = 3, STREAMS_MOST = 4096 };
+enum {
+    READ_BYTES = 65536,
+    EVENTS = 256,
+    REPLY_MOST = 1 << 24,
+    PATH_BYTES = 128,
+    OUR_LISTENER = 3,
+    STREAMS_MOST = 4096
+};
 
 struct conn {
     int fd;
     bool listener;
     long chunks_left; /* of the stream it is sending; -1: none */
     int64_t due_ns, gap_ns;
-    size_t used;
+    size_t used, body_left; /* of the request at hand, that has still to come */
+    char path[PATH_BYTES];
     char in[READ_BYTES];
 };
 
@@ -96,7 +105,8 @@ static void answer(struct conn *c, const char *path) {
                                "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
     long chunks, gap_us;
     size_t size = 100;
-    if (sscanf(path, "/sse/%ld/%ld", &chunks, &gap_us) == 2) {
+    const char *sse = strstr(path, "/sse/"), *sized = strstr(path, "/size/");
+    if (sse != NULL && sscanf(sse, "/sse/%ld/%ld", &chunks, &gap_us) == 2) {
         c->chunks_left = chunks;
         c->gap_ns = gap_us * 1000;
         send_all(c->fd, head, sizeof head - 1);
@@ -106,7 +116,10 @@ static void answer(struct conn *c, const char *path) {
         streams[stream_count++] = c;
         return;
     }
-    sscanf(path, "/size/%zu", &size);
+    if (sized != NULL)
+        sscanf(sized, "/size/%zu", &size);
+    else if (strcmp(path, "/v1/completions") == 0)
+        size = 4096;
     send_reply(c->fd, size);
 }
 
@@ -119,16 +132,22 @@ static void let_go(struct conn *c) {
     free(c);
 }
 
-/* Bytes of the first whole request, 0 if there is none yet. */
-static size_t whole_request(struct conn *c) {
+/* Takes the head of a request, if it is there: bytes of it, or 0. */
+static size_t take_head(struct conn *c) {
     c->in[c->used] = '\0';
     char *end = strstr(c->in, "\r\n\r\n");
     if (end == NULL) return 0;
     *end = '\0';
-    const char *length = strcasestr(c->in, "\r\ncontent-length:");
-    *end = '\r';
-    size_t total = (size_t)(end + 4 - c->in) + (length != NULL ? strtoul(length + 17, NULL, 10) : 0);
-    return c->used >= total ? total : 0;
+    const char *length = strcasestr(c->in, "\r\ncontent-length:"), *path = strchr(c->in, ' ');
+    c->body_left = length != NULL ? strtoul(length + 17, NULL, 10) : 0;
+    snprintf(c->path, sizeof c->path, "%.*s", path != NULL ? (int)strcspn(path + 1, " ") : 0,
+             path != NULL ? path + 1 : "");
+    return (size_t)(end + 4 - c->in);
+}
+
+static void drop(struct conn *c, size_t len) {
+    memmove(c->in, c->in + len, c->used - len);
+    c->used -= len;
 }
 
 static void on_readable(struct conn *c) {
@@ -138,11 +157,16 @@ static void on_readable(struct conn *c) {
         return;
     }
     c->used += (size_t)n;
-    for (size_t len; (len = whole_request(c)) != 0;) {
-        const char *path = strchr(c->in, ' ');
-        answer(c, path != NULL ? path + 1 : "/");
-        memmove(c->in, c->in + len, c->used - len);
-        c->used -= len;
+    for (;;) {
+        bool waits = c->body_left != 0;
+        size_t len = waits ? 0 : take_head(c);
+        if (!waits && len == 0) return;
+        drop(c, len);
+        len = c->used < c->body_left ? c->used : c->body_left;
+        drop(c, len);
+        c->body_left -= len;
+        if (c->body_left != 0) return;
+        answer(c, c->path);
     }
 }
 

@@ -17,6 +17,8 @@ PL_DIGITS_HOME=$PL_CACHE/bentoml-home-$(echo "$pl_python" | pl_hash examples/dig
 PL_TOOLS=$PL_CACHE/tools-1
 # nginx and HAProxy, for the bench and for tests beside nginx (make test-full).
 PL_PEERS=$PL_CACHE/peers-1
+# Envoy and routers for LLM servers, for the bench when it is asked for them (make bench ARGS="--peers envoy").
+PL_PEERS_ENV=$PL_CACHE/bench-peers-$(echo "$pl_python" | pl_hash bench/peers.txt -)
 
 # PyTorch with its CUDA code and none of NVIDIA's packages, for tests over the dry dock. PLIMSOLL_NO_TORCH=1 leaves it out.
 pl_torch_hash() { echo "$pl_python" | pl_hash examples/digits/requirements.txt tests/drydock/requirements.txt "$1" -; }
@@ -40,4 +42,4 @@ PL_LLAMA_DIR=${PL_LLAMA_DIR:-}
 if [[ -z $PL_LLAMA_DIR && -z ${PLIMSOLL_NO_LLAMA:-} && -e $PL_LLAMA_MADE/.made ]]; then PL_LLAMA_DIR=$PL_LLAMA_MADE; fi
 export PL_LLAMA_DIR PL_LLAMA_MODEL PL_LLAMA_PEER
 
-export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS PL_TORCH_ENV PL_TORCH28_ENV PL_PEERS
+export PL_LLHTTP_DIR PL_SERVE_ENV PL_TEST_ENV PL_DIGITS_HOME PL_TOOLS PL_TORCH_ENV PL_TORCH28_ENV PL_PEERS PL_PEERS_ENV

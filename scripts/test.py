@@ -39,8 +39,8 @@ LEFT_OUT = {
 # End-to-end tests mostly wait. These compute (PyTorch, llama.cpp), or take ports by number: they run one after the
 # other, while the others run beside them.
 APART = (
-    "chaos", "command", "dashboard", "dependencies", "device", "doc_outputs", "drydock", "explain", "handover", "hostile",
-    "leaky", "llama", "remote", "soak", "storm", "verdicts", "watch",
+    "chaos", "command", "dashboard", "dependencies", "device", "doc_outputs", "drydock", "explain", "handover",
+    "hostile", "leaky", "llama", "remote", "soak", "storm", "verdicts", "watch",
 )  # fmt: skip
 
 

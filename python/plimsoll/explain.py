@@ -304,16 +304,18 @@ class Explainer:
         mode = asked.get("mode", "auto")
         force = asked.get("force") is True
         again = asked.get("again") is True and self._last is not None
+        # a look of the same explanation that had too little time is taken again: main bounds how often
+        goes_on = again or (asked.get("retry") is True and self._run_at is not None)
         if mode == "off":
             raise Refused("off", "explain is off for this service")
         if mode not in ("auto", "fork", "inline"):
             raise Refused("off", "mode is one of auto, fork, inline, off")
-        if not again and not force:
+        if not goes_on and not force:
             self._limit()
         if not force:
             self._wait_quiet()
         mode = self._choose(mode)
-        if not again:
+        if not goes_on:
             self._runs += 1
             self._run_at = time.monotonic()
         deadline_ms = asked.get("deadline_ms")
@@ -478,8 +480,9 @@ class Explainer:
         if before.get("figures"):
             twin["grown"] = host.judge(now, before["figures"])
         report["host"] = twin
-        self._objects = report["stats"].get("objects", twin.get("objects", 0))
-        self._host_last = {"lengths": lengths, "types": types, "figures": now}
+        if report["complete"]:  # what has not seen all is nothing to compare with
+            self._objects = report["stats"].get("objects", twin.get("objects", 0))
+            self._host_last = {"lengths": lengths, "types": types, "figures": now}
         self._growth(report, counts)
         return report
 
@@ -509,7 +512,7 @@ class Explainer:
                 steady = gained >= max(STEADY_BLOCKS, STEADY * since) and row["bytes"] > size
                 row["growing"] = (much or steady) and row["kind"] != "garbage_cycle"
             row["words"] = words(row)
-        if report["complete"] or before is None:
+        if report["complete"]:
             self._last = now
         report["looks"] = 1 if before is None else 2
         report["requests"] = total - before["total"] if before else total

@@ -102,6 +102,13 @@ static json_t *worker_json(struct pl_worker *w, uint64_t now) {
         if (verdict == NULL) verdict = json_object();
         json_object_set_new(verdict, "holder", json_string(pl_look_holder(w)));
     }
+    struct pl_look_explained x;
+    if (pl_look_explained(w, &x)) {
+        if (verdict == NULL) verdict = json_object();
+        json_t *e = json_pack("{s:s,s:i}", "state", x.state, "tries", (int)x.tries);
+        if (x.reason != NULL) json_object_set_new(e, "reason", json_string(x.reason));
+        json_object_set_new(verdict, "explain", e);
+    }
     if (verdict != NULL) json_object_set_new(o, "verdict", verdict);
     if (w->state == PL_WORKER_READY && l.settled_us != 0)
         json_object_set_new(o, "warmup",
@@ -250,6 +257,18 @@ static void add_start_memory(json_t *o, const struct pl_service *s) {
     json_object_set_new(o, "start_memory", start);
 }
 
+/* An engine's last start against what was planned of it. */
+static void add_plan(json_t *o, const struct pl_admin *a, const struct pl_service *s) {
+    struct pl_gateway_plan p;
+    if (!pl_gateway_plan(a->o.gateway, s, &p)) return;
+    json_t *plan = json_pack("{s:f}", "drift_ratio", p.drift_ratio);
+    if (p.length > 0 && p.capacity_requests > 0) {
+        json_object_set_new(plan, "capacity_requests", json_integer((json_int_t)p.capacity_requests));
+        json_object_set_new(plan, "length", json_integer((json_int_t)p.length));
+    }
+    json_object_set_new(o, "plan", plan);
+}
+
 static void add_zygote(json_t *o, const struct pl_service *s, uint64_t now) {
     struct pl_look_zygote z;
     if (!pl_look_zygote(s, now, &z)) return;
@@ -304,6 +323,7 @@ static json_t *service_json(struct pl_admin *a, struct pl_service *s, uint64_t n
     json_object_set_new(o, "guards", guards_json(a, s, now));
     json_object_set_new(o, "budget", budget_json(a, s));
     json_object_set_new(o, "replacement", replacement_json(s, now));
+    add_plan(o, a, s);
     add_caches(o, s);
     pl_limits_add(a, s, now, o);
     pl_recent_add(a, c->id, o);

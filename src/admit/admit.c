@@ -290,6 +290,7 @@ enum pl_admit_verdict pl_admit_arrive(struct pl_admit *a, struct pl_admit_entry 
                                   .place = PL_ADMIT_NOWHERE };
     bool lets = a->limits.observe && !gap;
     enum pl_reason never = bytes_refuse(a, e);
+    if (gap && never == PL_REASON_BUDGET) never = PL_REASON_NONE; /* its worker's end may make room */
     if (never != PL_REASON_NONE) {
         refuse(why, never, pl_admit_retry_after(a));
         if (!lets && e->hold != PL_ADMIT_TOLD) return PL_ADMIT_REFUSED;

@@ -20,7 +20,8 @@ static uint64_t cell_value(const struct pl_peak *c, uint64_t shared) {
 
 static bool cell_known(const struct pl_peak *c) { return c->requests[0] != 0 || c->requests[1] != 0; }
 
-static void cell_add(struct pl_peak *c, const struct pl_peak_lesson *l, uint64_t shared) {
+/* False: its value is as it was. */
+static bool cell_add(struct pl_peak *c, const struct pl_peak_lesson *l, uint64_t shared) {
     if (c->count >= PL_PEAKS_WINDOW) {
         c->total[1] = c->total[0];
         c->requests[1] = c->requests[0];
@@ -30,9 +31,10 @@ static void cell_add(struct pl_peak *c, const struct pl_peak_lesson *l, uint64_t
     c->count++;
     if (c->requests[0] != 0 &&
         own_of(l->peak, l->requests, shared) <= own_of(c->total[0], c->requests[0], shared))
-        return;
+        return false;
     c->total[0] = l->peak;
     c->requests[0] = l->requests;
+    return true;
 }
 
 /* --- sizes */
@@ -67,19 +69,23 @@ static bool batch_point(const struct pl_peak *c, struct point *out) {
     return true;
 }
 
-void pl_peaks_settle(struct pl_peaks_route *r) {
+static uint64_t shared_of(const struct pl_peaks_route *r) {
     struct point p, first = { 0 }, last = { 0 };
     for (unsigned k = 0; k < PL_PEAKS_BATCHES; k++) {
         if (!batch_point(&r->batch[k], &p)) continue;
         if (first.n == 0) first = p;
         last = p;
     }
-    r->shared = 0;
-    if (last.n <= first.n) return;
+    if (last.n <= first.n) return 0;
     double own = last.total > first.total ? (last.total - first.total) / (last.n - first.n) : 0, shared = 0;
     for (unsigned k = 0; k < PL_PEAKS_BATCHES; k++)
         if (batch_point(&r->batch[k], &p) && p.total - own * p.n > shared) shared = p.total - own * p.n;
-    r->shared = (uint64_t)shared;
+    return (uint64_t)shared;
+}
+
+void pl_peaks_settle(struct pl_peaks_route *r) {
+    r->shared = shared_of(r);
+    r->most_known = false;
 }
 
 /* --- routes */
@@ -112,19 +118,21 @@ bool pl_peaks_learn(struct pl_peaks *p, const char *path, size_t len, const stru
     if (r == NULL) return false;
     r->seen++;
     r->tries = 0;
-    cell_add(&r->batch[batch_of(lesson->requests)], lesson, 0);
-    pl_peaks_settle(r);
-    cell_add(&r->size[cell_of(lesson->bytes)], lesson, r->shared);
+    bool batch = cell_add(&r->batch[batch_of(lesson->requests)], lesson, 0);
+    if (batch) pl_peaks_settle(r);
+    if (cell_add(&r->size[cell_of(lesson->bytes)], lesson, r->shared)) r->most_known = false;
     return true;
 }
 
-static uint64_t largest_of(const struct pl_peaks_route *r) {
-    uint64_t most = 0;
+static uint64_t largest_of(struct pl_peaks_route *r) {
+    if (r->most_known) return r->most;
+    r->most = 0;
     for (unsigned i = 0; i < PL_PEAKS_SIZES; i++) {
         uint64_t v = cell_value(&r->size[i], r->shared);
-        if (v > most) most = v;
+        if (v > r->most) r->most = v;
     }
-    return most;
+    r->most_known = true;
+    return r->most;
 }
 
 /* Between its neighbours by bytes; false: too far above the largest. */
@@ -148,7 +156,7 @@ static bool from_neighbours(const struct pl_peaks_route *r, unsigned i, uint64_t
 }
 
 bool pl_peaks_of(const struct pl_peaks *p, const char *path, size_t len, uint64_t bytes, uint64_t *out) {
-    const struct pl_peaks_route *r = pl_peaks_route(p, path, len);
+    struct pl_peaks_route *r = pl_peaks_route(p, path, len);
     unsigned i = cell_of(bytes);
     *out = 0;
     if (r == NULL || r->seen == 0) return false;

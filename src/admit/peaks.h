@@ -36,7 +36,9 @@ struct pl_peaks_route {
     char path[PL_PEAKS_PATH];
     uint64_t seen;   /* records that taught */
     uint64_t shared; /* bytes of a batch that do not grow with it */
-    uint32_t tries;  /* see PL_PEAKS_TRIES */
+    uint64_t most;   /* the largest of `size`, while `most_known`: every request of the service asks for it */
+    bool most_known;
+    uint32_t tries; /* see PL_PEAKS_TRIES */
     struct pl_peak size[PL_PEAKS_SIZES];
     struct pl_peak batch[PL_PEAKS_BATCHES]; /* by requests: 1, 2, 3-4, 5-8, ... */
 };

@@ -18,7 +18,8 @@
 enum {
     RING_BYTES = 1 << 20,
     RING_LEAST = 4096,
-    LINE_BYTES = 768, /* reserved for a line before it is written: most need no second allocation */
+    LINE_BYTES = 768,        /* reserved for a line before it is written: most need no second allocation */
+    LINE_KEPT_BYTES = 16384, /* a buffer up to this stays for the next line */
     FILE_PIECE_BYTES = 65536,
     LINGER_MS = 10, /* how long lines gather after a write before the next one: a burst costs few wake-ups */
     GOODBYE_MS = 1000, /* for slow readers, at the end */
@@ -59,6 +60,9 @@ struct pl_logger {
     uint64_t stop_ms; /* the writer leaves when all is written, at the latest then; 0: not asked to */
     int bell, left;   /* eventfds: there is something to do; the writer has left */
     pthread_t thread;
+    struct pl_buf
+        line; /* to format in, for whom has `line_lent`; whoever comes meanwhile takes one of its own */
+    _Atomic bool line_lent;
 };
 
 static uint64_t monotonic_ms(void) { return pl_now_us() / 1000; }
@@ -270,6 +274,7 @@ static void release(struct pl_logger *l) {
     if (l->bell != -1) close(l->bell);
     if (l->left != -1) close(l->left);
     pthread_mutex_destroy(&l->lock);
+    pl_buf_free(&l->line);
     free(l->streams[0].ring);
     free(l->streams[1].ring);
     free(l);
@@ -284,6 +289,8 @@ struct pl_logger *pl_log_create(const struct pl_log_options *options) {
     atomic_init(&l->min, (int)options->min);
     atomic_init(&l->common, NULL);
     atomic_init(&l->dropped, 0);
+    atomic_init(&l->line_lent, false);
+    pl_buf_init(&l->line, 0);
     pthread_mutex_init(&l->lock, NULL);
     bool one = same_file(options->out_fd, options->raw_fd);
     l->own = &l->streams[0];
@@ -359,24 +366,39 @@ static void format_event(const struct pl_logger *l, struct pl_buf *out, enum pl_
     pl_log_line_end(out, format);
 }
 
+/* The buffer of the last line, so that an access line allocates nothing; `own` when another thread, or an
+ * event that the tap causes, has it. */
+static struct pl_buf *borrow_line(struct pl_logger *l, struct pl_buf *own) {
+    if (atomic_exchange(&l->line_lent, true)) {
+        pl_buf_init(own, 0);
+        return own;
+    }
+    l->line.len = 0;
+    return &l->line;
+}
+
+static void give_line_back(struct pl_logger *l, struct pl_buf *text) {
+    if (text != &l->line || text->size > LINE_KEPT_BYTES) pl_buf_free(text);
+    if (text == &l->line) atomic_store(&l->line_lent, false);
+}
+
 void pl_log_emit_as(struct pl_logger *l, const struct pl_buf *line, enum pl_level level, const char *event,
                     uint64_t wall_ms, const struct pl_field *fields, size_t count) {
     const struct pl_log_options *o = &l->options;
-    struct pl_buf text;
-    pl_buf_init(&text, 0);
+    struct pl_buf own, *text = borrow_line(l, &own);
     if (line == NULL) {
-        format_event(l, &text, o->format, level, event, wall_ms, fields, count);
-        line = &text;
+        format_event(l, text, o->format, level, event, wall_ms, fields, count);
+        line = text;
     }
     if (pl_log_wants(l, level)) put_own(l, line->data, line->len);
     if (o->tap != NULL) {
-        if (line != &text || o->format != PL_LOG_JSON) {
-            text.len = 0;
-            format_event(l, &text, PL_LOG_JSON, level, event, wall_ms, fields, count);
+        if (line != text || o->format != PL_LOG_JSON) {
+            text->len = 0;
+            format_event(l, text, PL_LOG_JSON, level, event, wall_ms, fields, count);
         }
-        if (text.len > 0) o->tap(o->tap_ctx, level, event, text.data, text.len - 1);
+        if (text->len > 0) o->tap(o->tap_ctx, level, event, text->data, text->len - 1);
     }
-    pl_buf_free(&text);
+    give_line_back(l, text);
 }
 
 void pl_log_emit(struct pl_logger *l, enum pl_level level, const char *event, const struct pl_field *fields,

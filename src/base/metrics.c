@@ -16,11 +16,21 @@ static const struct family_info {
 #undef METRIC
 };
 
-static const double second_bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
-                                        1,     2.5,    5,     10,   25,    50,   100, 300 };
-/* 64 KiB * 4^n up to 64 GiB */
-static const double byte_bounds[] = { 0x1p16, 0x1p18, 0x1p20, 0x1p22, 0x1p24, 0x1p26,
-                                      0x1p28, 0x1p30, 0x1p32, 0x1p34, 0x1p36 };
+/* As numbers, and as the page writes them: it has thousands. */
+/* clang-format off */
+#define SECONDS(X)                                                                                       \
+    X(0.001) X(0.0025) X(0.005) X(0.01) X(0.025) X(0.05) X(0.1) X(0.25) X(0.5) X(1) X(2.5) X(5) X(10)    \
+    X(25) X(50) X(100) X(300)
+#define BYTES(X) /* 64 KiB * 4^n up to 64 GiB */                                                         \
+    X(65536) X(262144) X(1048576) X(4194304) X(16777216) X(67108864) X(268435456) X(1073741824)          \
+    X(4294967296) X(17179869184) X(68719476736)
+#define NUMBER(bound) bound,
+#define TEXT(bound) #bound,
+static const double second_bounds[] = { SECONDS(NUMBER) };
+static const double byte_bounds[] = { BYTES(NUMBER) };
+static const char *const second_texts[] = { SECONDS(TEXT) "+Inf" };
+static const char *const byte_texts[] = { BYTES(TEXT) "+Inf" };
+/* clang-format on */
 
 enum {
     SECOND_BOUNDS = sizeof second_bounds / sizeof second_bounds[0],
@@ -339,7 +349,11 @@ static void add_sample(struct pl_buf *out, const char *name, const char *suffix,
     if (labels[0] != '\0' || le != NULL) {
         pl_buf_add(out, "{", 1);
         pl_buf_adds(out, labels);
-        if (le != NULL) pl_buf_addf(out, "%sle=\"%s\"", labels[0] != '\0' ? "," : "", le);
+        if (le != NULL) {
+            pl_buf_adds(out, labels[0] != '\0' ? ",le=\"" : "le=\"");
+            pl_buf_adds(out, le);
+            pl_buf_add(out, "\"", 1);
+        }
         pl_buf_add(out, "}", 1);
     }
     pl_buf_add(out, " ", 1);
@@ -348,14 +362,13 @@ static void add_sample(struct pl_buf *out, const char *name, const char *suffix,
 }
 
 static void add_histogram(struct pl_buf *out, const char *name, const struct pl_series *s) {
+    const char *const *texts = s->type == PL_HISTOGRAM_SECONDS ? second_texts : byte_texts;
     size_t count;
-    const double *bounds = bounds_of(s->type, &count);
     uint64_t below = 0;
-    char le[32];
+    bounds_of(s->type, &count);
     for (size_t i = 0; i <= count; i++) {
         below += s->buckets[i];
-        snprintf(le, sizeof le, "%.15g", i < count ? bounds[i] : 0);
-        add_sample(out, name, "_bucket", s->labels, i < count ? le : "+Inf", (double)below);
+        add_sample(out, name, "_bucket", s->labels, texts[i], (double)below);
     }
     add_sample(out, name, "_sum", s->labels, NULL, s->value);
     add_sample(out, name, "_count", s->labels, NULL, (double)s->count);

@@ -28,20 +28,38 @@ static void print_growth(const json_t *v) {
            pl_fig_number(v, "since_requests"));
 }
 
+/* Who holds it, or why that is not known although a verdict has asked. */
+static void print_holder(const json_t *v) {
+    const json_t *x = json_object_get(v, "explain");
+    const char *state = pl_fig_dash(x, "state");
+    if (json_object_get(v, "holder") != NULL) {
+        printf(", held by %s", pl_fig_dash(v, "holder"));
+        return;
+    }
+    if (strcmp(state, "under_way") == 0 || strcmp(state, "waits") == 0)
+        printf(", its holder is being looked for (try %.0f)", pl_fig_number(x, "tries"));
+    else if (x != NULL && strcmp(state, "done") != 0)
+        printf(", its holder was not found (%s after %.0f tries: plimsoll explain --force --deadline 60s)",
+               json_object_get(x, "reason") != NULL ? pl_fig_dash(x, "reason") : state,
+               pl_fig_number(x, "tries"));
+}
+
 /* One line for what is not plain: a worker that is stable or still warms has none. */
 static int print_verdict(const json_t *w, bool below) {
     const json_t *v = json_object_get(w, "verdict");
     const char *word = pl_fig_dash(v, "word");
     char left[24];
     bool plain = pl_fig_is_plain(v);
-    if (plain && json_object_get(v, "holder") == NULL) return 0;
-    if (plain) { /* an operator has asked who holds the most */
-        printf("%s      memory is held by %s\n", below ? "  " : "", pl_fig_dash(v, "holder"));
+    if (plain && json_object_get(v, "holder") == NULL && json_object_get(v, "explain") == NULL) return 0;
+    if (plain) { /* an operator has asked who holds the most, or the memory of the host has */
+        printf("%s      memory of the worker", below ? "  " : "");
+        print_holder(v);
+        printf("\n");
         return 1;
     }
     printf("%s      memory of %s: %s", below ? "  " : "", pl_fig_dash(v, "scope"), word);
     print_growth(v);
-    if (json_object_get(v, "holder") != NULL) printf(", held by %s", pl_fig_dash(v, "holder"));
+    print_holder(v);
     if (pl_fig_number(v, "copies") > 0) printf(", %.0f copies", pl_fig_number(v, "copies"));
     if (json_object_get(v, "top_tag") != NULL)
         printf(", %.0f %% by %s", 100 * pl_fig_number(v, "share"), pl_fig_dash(v, "top_tag"));

@@ -136,7 +136,7 @@ static bool check_limits(const struct pl_config *cfg, size_t i, struct pl_err *e
 
 /* A reason that is misspelt would silently never be one. */
 static bool check_reasons(const struct pl_config *cfg, size_t i, struct pl_err *err) {
-    static const char *const known[] = { "leak", "forecast", "host_rss", "hang" };
+    static const char *const known[] = { "leak", "forecast", "budget", "host_rss", "hang" };
     const struct pl_strings *when = &cfg->services[i].replace_when;
     for (size_t k = 0; k < when->count; k++) {
         bool found = false;
@@ -145,7 +145,7 @@ static bool check_reasons(const struct pl_config *cfg, size_t i, struct pl_err *
         if (found) continue;
         PL_FAIL(err, PL_E_CONFIG, "%s: replace.when: '%s' is no reason", place_of(cfg, i, "replace.when"),
                 pl_quote(when->at[k]).text);
-        return pl_err_hint(err, "reasons are leak, forecast, host_rss, hang");
+        return pl_err_hint(err, "reasons are leak, forecast, budget, host_rss, hang");
     }
     return true;
 }

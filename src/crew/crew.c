@@ -278,6 +278,7 @@ static void on_tick(uv_timer_t *t) {
     pl_devices_tick(c, now);
     pl_zygote_tick(c, now);
     pl_ahead_tick(c, now);
+    pl_planned_tick(c, now);
     pl_life_tick(c, now);
     for (size_t i = 0; i < c->every_count; i++)
         for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) pl_accounts_take(w, now);
@@ -369,7 +370,10 @@ void pl_crew_stop(struct pl_crew *c) {
     stop_workers(c);
 }
 
-void pl_crew_close(struct pl_crew *c) { uv_timer_stop(&c->tick); }
+void pl_crew_close(struct pl_crew *c) {
+    uv_timer_stop(&c->tick);
+    pl_planned_close(c);
+}
 
 /* --- questions */
 

@@ -16,6 +16,7 @@
 #include "crew/app.h"
 #include "net/dial.h"
 #include "sample/page.h"
+#include "worker/boot.h"
 #include "worker/death.h"
 #include "worker/engine.h"
 #include "worker/replace.h"
@@ -65,6 +66,13 @@ struct pl_engine_facts {
     uint64_t told_ms;             /* when it last spoke of its load; 0: never */
     char models[PL_ENGINE_MODELS][PL_ENGINE_MODEL_NAME];
     size_t model_count;
+    /* its start: planned_kv_bytes and what it has printed, for pl_boot_judge. `last` is left to the gateway.
+     */
+    struct pl_boot_start boot;
+    uint64_t auto_from_tokens, auto_to_tokens; /* it has changed the context so that it fits; 0: it has not */
+    bool plan_waits;                           /* a plan of it is being made */
+    int64_t
+        plan_failed; /* exit status of `plimsoll plan` that made none; -1: it was ended; 0: it did not fail */
 };
 
 struct pl_route; /* crew/describe.h */
@@ -100,8 +108,11 @@ struct pl_crew_hooks {
     /* A request has ended in a worker, as its page tells; `path` is its route's, "other" where it is not
      * known. */
     void (*ended)(void *ctx, struct pl_worker *w, const char *path, const struct pl_page_record *r);
-    void (*retried)(void *ctx, struct pl_worker *w);     /* its allocator had to empty its cache to go on */
-    void (*room_changed)(void *ctx);                     /* pl_look_room may say something else now */
+    void (*retried)(void *ctx, struct pl_worker *w); /* its allocator had to empty its cache to go on */
+    void (*room_changed)(void *ctx);                 /* pl_look_room may say something else now */
+    /* Bytes that those are charged which run where it is, on its device; UINT64_MAX: some of them are not
+     * charged. NULL: nobody counts. */
+    uint64_t (*charged)(void *ctx, struct pl_worker *w);
     void (*engine_told)(void *ctx, struct pl_worker *w); /* pl_worker_engine has news; may be NULL */
 };
 

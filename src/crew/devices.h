@@ -24,6 +24,8 @@ struct pl_device {
     struct {
         uint32_t xid, count;
     } xids[PL_WATCH_XIDS]; /* of this watch, as counted last */
+    unsigned crowded;      /* looks in a row that found no room for one more request */
+    bool crowd_told;       /* and that no replacement would help */
     uint32_t xid;          /* the last one told, */
     uint64_t xid_ms;       /* and when */
 };

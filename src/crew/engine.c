@@ -5,11 +5,11 @@
  * Where an engine says how many tokens its cache holds but not how many bytes that is, a token counts as
  * NOMINAL_BYTES: shares of the budget are right then, its bytes are not. */
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "crew/more.h"
 #include "sample/engine.h"
+#include "worker/flags.h"
 
 enum {
     REPLY_BYTES = 1 << 20,
@@ -110,50 +110,42 @@ const json_t *pl_worker_models(const struct pl_worker *w) { return w->more->mode
 
 static uint64_t known(uint64_t value) { return value != PL_ENGINE_UNKNOWN ? value : 0; }
 
-/* "--flag N", "--flag=N" of the command, or `flag: N` of engine_args; NULL: it is not there. */
-static const char *flag_text(const struct pl_service_config *s, const char *flag, const char *key) {
-    size_t n = strlen(flag);
-    const char *text = NULL;
-    for (size_t i = 1; i < s->command.count; i++) {
-        const char *word = s->command.at[i];
-        if (strncmp(word, flag, n) != 0) continue;
-        if (word[n] == '=') text = word + n + 1;
-        if (word[n] == '\0' && i + 1 < s->command.count) text = s->command.at[i + 1];
-    }
-    for (size_t i = 0; i < s->engine_args.count; i++)
-        if (strcmp(s->engine_args.at[i].key, key) == 0) text = s->engine_args.at[i].value;
-    return text;
-}
-
-/* A whole number, as vLLM reads it: 16M is 2^24, 16m 16,000,000. 0: it is none. */
-static uint64_t flag_number(const struct pl_service_config *s, const char *flag, const char *key) {
-    static const char units[] = "kmgtKMGT";
-    const char *text = flag_text(s, flag, key);
-    char *end = NULL;
-    uint64_t value = text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0,
-             times = 1;
-    const char *unit = end != NULL && *end != '\0' ? strchr(units, *end) : NULL;
-    if (unit != NULL) {
-        size_t power = (size_t)(unit - units) % 4 + 1;
-        for (size_t i = 0; i < power; i++) times *= unit - units < 4 ? 1000 : 1024;
-        end++;
-    }
-    if (end == NULL || *end != '\0' || __builtin_mul_overflow(value, times, &value)) return 0;
-    return value <= INT64_MAX ? value : 0;
-}
-
 static uint64_t mix(uint64_t h, const char *text) { /* FNV-1a, the NUL that separates included */
     do h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
     while (*text++ != '\0');
     return h;
 }
 
-static uint64_t hash_of(const struct pl_service_config *s) {
+uint64_t pl_engine_hash(const struct pl_service_config *s) {
     uint64_t h = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < s->command.count; i++) h = mix(h, s->command.at[i]);
     for (size_t i = 0; i < s->engine_args.count; i++)
         h = mix(mix(h, s->engine_args.at[i].key), s->engine_args.at[i].value);
     return h;
+}
+
+/* What the plan and its own lines say of its start. */
+static void take_boot(struct pl_worker *w, const struct pl_engine_load *load) {
+    struct pl_engine_facts *f = &w->more->engine;
+    const struct pl_engine_boot *said = &w->more->words.boot;
+    struct pl_boot_start *b = &f->boot;
+    memcpy(b->now.part, said->part, sizeof b->now.part);
+    memcpy(b->now.version, said->version, sizeof b->now.version);
+    b->now.kv_tokens = f->kv_tokens != 0 ? f->kv_tokens : said->kv_tokens;
+    b->now.total_bytes = said->total.bytes;
+    if (load->kv_bytes != PL_ENGINE_UNKNOWN && load->kv_bytes > 0) /* to the byte, where its lines round */
+        b->now.part[PL_BOOT_KV] = (struct pl_boot_bytes){ .known = true, .bytes = load->kv_bytes };
+    b->kv_blocks = known(load->kv_blocks);
+    b->block_tokens = f->block_tokens;
+    b->graphs_estimated = said->graphs_estimated;
+    b->persisted_bytes = said->persisted_bytes;
+    b->asked_kv_bytes = f->planned_kv_bytes;
+    b->cold = w->more->cache_empty;
+    b->plan = pl_planned_of(w);
+    f->plan_waits = pl_planned_waits(w);
+    f->plan_failed = pl_planned_failed(w);
+    f->auto_from_tokens = said->auto_from;
+    f->auto_to_tokens = said->auto_to;
 }
 
 void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len) {
@@ -163,11 +155,10 @@ void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len) {
     if (!pl_engine_load_read(text, len, &load)) return;
     if (load.kv_bytes != PL_ENGINE_UNKNOWN) w->more->words.kv_bytes = load.kv_bytes;
     if (!pl_engine_is_llm(w->service)) return;
-    uint64_t step = flag_number(s, "--max-num-batched-tokens", "max_num_batched_tokens");
-    if (step == 0) step = flag_number(s, "--chunked-prefill-size", "chunked_prefill_size");
+    uint64_t step = pl_flag_number(s, "--max-num-batched-tokens|--chunked-prefill-size");
     f->step_tokens = step != 0 && step <= TOKENS_MOST ? step : STEP_TOKENS;
-    f->planned_kv_bytes = flag_number(s, "--kv-cache-memory-bytes", "kv_cache_memory_bytes");
-    f->command_hash = hash_of(s);
+    f->planned_kv_bytes = pl_flag_number(s, "--kv-cache-memory-bytes|--kv-cache-memory");
+    f->command_hash = pl_engine_hash(s);
     f->kv_tokens = known(load.kv_tokens);
     if (f->kv_tokens > TOKENS_MOST) f->kv_tokens = 0;
     f->block_tokens = known(load.block_tokens);
@@ -177,5 +168,17 @@ void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len) {
     f->waiting = known(load.waiting);
     f->preemptions = known(load.preemptions);
     f->told_ms = pl_crew_now(w->service->crew);
+    take_boot(w, &load);
     tell(w);
+}
+
+void pl_engine_planned(struct pl_service *s) {
+    if (s->crew->resting) return;
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
+        if (w->state != PL_WORKER_READY || w->more->engine.told_ms == 0) continue;
+        w->more->engine.boot.plan = pl_planned_of(w);
+        w->more->engine.plan_waits = pl_planned_waits(w);
+        w->more->engine.plan_failed = pl_planned_failed(w);
+        tell(w);
+    }
 }

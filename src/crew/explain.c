@@ -9,11 +9,12 @@
 #include "crew/look.h"
 #include "crew/more.h"
 #include "crew/shelf.h"
+#include "worker/looks.h"
 
 enum {
     PATIENCE_MS = 20000, /* beside twice the deadline: quiet waited for, a child killed, a slow machine */
-    TRIES = 2,
-    TRY_AGAIN_MS = 10000,
+    BUSY_TRIES = 2,
+    BUSY_AGAIN_MS = 10000,
 };
 
 static const char *const results[] = { "done", "incomplete", "refused", "failed" };
@@ -23,9 +24,12 @@ static const int exit_statuses[] = { 0, 4, 1, 5 };
 /* One explanation under way, owned by its worker. */
 struct pl_explaining {
     char action[24], why[32], mode[16];
-    uint64_t deadline_ms, again_ms, second_at_ms, ended_before;
-    bool force, by_verdict, history_on, waits;
-    json_t *first; /* report of the first look */
+    uint64_t deadline_ms, again_ms, look_at_ms, ended_before;
+    uint32_t more; /* looks that were taken again */
+    bool force, by_verdict, history_on;
+    bool waits;    /* until look_at_ms, for the second look or to take one again */
+    bool hurries;  /* to take one again: requests are not waited for */
+    json_t *first; /* report of the first look, complete */
 };
 
 void pl_explain_init(const struct pl_service *s) {
@@ -34,6 +38,24 @@ void pl_explain_init(const struct pl_service *s) {
 }
 
 const char *pl_look_holder(const struct pl_worker *w) { return w->more->holder; }
+
+/* How it stands with what a verdict wanted to know. An operator's explanation is told to him. */
+static void stands(struct pl_worker *w, const char *state, const char *reason) {
+    const struct pl_explaining *e = w->more->explaining;
+    struct pl_explained *x = &w->more->explained;
+    if (e == NULL || !e->by_verdict) return;
+    x->state = state;
+    x->tries = e->more + 1;
+    snprintf(x->reason, sizeof x->reason, "%s", reason);
+}
+
+bool pl_look_explained(const struct pl_worker *w, struct pl_look_explained *out) {
+    const struct pl_explained *x = &w->more->explained;
+    *out = (struct pl_look_explained){ .state = x->state,
+                                       .reason = x->reason[0] != '\0' ? x->reason : NULL,
+                                       .tries = x->tries };
+    return x->state != NULL;
+}
 
 /* --- which worker */
 
@@ -101,8 +123,11 @@ static void refuse(struct pl_worker *w, enum result r, const char *reason, const
            F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("reason", reason),
            F_STR("hint", hint), F_STR("why", e->why));
     snprintf(message, sizeof message, "%s: %s", reason, hint);
-    if (e->by_verdict && strcmp(reason, "busy") == 0 && ++p->tries < TRIES)
-        p->at_ms = pl_crew_now(w->service->crew) + TRY_AGAIN_MS;
+    stands(w, results[r], reason);
+    if (e->by_verdict && strcmp(reason, "busy") == 0 && ++p->tries < BUSY_TRIES) {
+        p->at_ms = pl_crew_now(w->service->crew) + BUSY_AGAIN_MS;
+        stands(w, "waits", reason);
+    }
     pl_explain_report(w->service->crew, e->action, exit_statuses[r], message, NULL);
     end(w);
 }
@@ -187,17 +212,18 @@ static void finish(struct pl_worker *w, json_t *found) {
     double pause_ms = json_number_value(json_object_get(cost, "pause_ms"));
     bool complete = json_is_true(json_object_get(found, "complete"));
     int growing = tell_growing(w, found);
+    stands(w, results[complete ? DONE : INCOMPLETE], "");
     pl_series_observe(pl_series(c->app->metrics, PL_M_EXPLAIN_PAUSE_SECONDS, w->service->config->id),
                       pause_ms / 1000);
     count(w, complete ? DONE : INCOMPLETE);
     pl_explain_name(w, ".json", file, sizeof file);
-    pl_log(c->app->log, PL_INFO, "explain.done", F_STR("service", w->service->config->id),
-           F_INT("worker", w->slot), F_INT("generation", w->generation),
-           F_REAL("took_ms", json_number_value(json_object_get(cost, "total_ms"))),
-           F_REAL("pause_ms", pause_ms),
-           F_INT("findings", json_array_size(json_object_get(found, "findings"))), F_INT("growing", growing),
-           F_STR("mode", json_string_value(json_object_get(found, "mode"))), F_BOOL("complete", complete),
-           F_STR("why", e->why), F_STR("file", c->state_dir != NULL ? file : NULL));
+    pl_log(
+        c->app->log, PL_INFO, "explain.done", F_STR("service", w->service->config->id),
+        F_INT("worker", w->slot), F_INT("generation", w->generation),
+        F_REAL("took_ms", json_number_value(json_object_get(cost, "total_ms"))), F_REAL("pause_ms", pause_ms),
+        F_INT("findings", json_array_size(json_object_get(found, "findings"))), F_INT("growing", growing),
+        F_STR("mode", json_string_value(json_object_get(found, "mode"))), F_BOOL("complete", complete),
+        F_STR("why", e->why), F_INT("tries", e->more + 1), F_STR("file", c->state_dir != NULL ? file : NULL));
     json_t *doc =
         json_pack("{s:i,s:s,s:s,s:i,s:I,s:s,s:s}", "v", 1, "kind", "explain", "service",
                   w->service->config->id, "worker", (int)w->slot, "generation", (json_int_t)w->generation,
@@ -219,43 +245,97 @@ static void finish(struct pl_worker *w, json_t *found) {
 
 /* --- the looks */
 
-static bool look(struct pl_worker *w, bool again);
+static void looked(void *ctx, struct pl_worker *w, const char *line, size_t len);
+
+static bool look(struct pl_worker *w) {
+    const struct pl_explaining *e = w->more->explaining;
+    char more[256];
+    uint64_t deadline_ms = pl_looks_deadline_ms(e->deadline_ms, e->more);
+    snprintf(more, sizeof more,
+             ",\"mode\":\"%s\",\"deadline_ms\":%llu,\"force\":%s,\"again\":%s,\"retry\":%s,\"code\":%s",
+             e->mode, (unsigned long long)deadline_ms, e->force ? "true" : "false",
+             e->first != NULL ? "true" : "false", e->more > 0 ? "true" : "false",
+             w->service->config->explain_code ? "true" : "false");
+    stands(w, "under_way", "");
+    return pl_control_ask(w, "explain", more, 2 * deadline_ms + PATIENCE_MS, looked, NULL);
+}
+
+static void wait_for(struct pl_worker *w, uint64_t ms, bool hurries) {
+    struct pl_explaining *e = w->more->explaining;
+    struct pl_page_counters p = { 0 };
+    pl_page_counters(&w->page, &p);
+    e->ended_before = p.ended;
+    e->look_at_ms = pl_crew_now(w->service->crew) + ms;
+    e->hurries = hurries;
+    e->waits = true;
+}
+
+static void look_again(struct pl_worker *w, enum pl_look_came came) {
+    struct pl_explaining *e = w->more->explaining;
+    const char *reason = pl_look_came_name(came);
+    e->more++;
+    e->force |= came == PL_LOOK_BUSY; /* beside its requests, then */
+    pl_log(w->service->crew->app->log, PL_WARN, "explain.again", F_STR("service", w->service->config->id),
+           F_INT("worker", w->slot), F_INT("generation", w->generation), F_STR("reason", reason),
+           F_INT("look", e->first != NULL ? 2 : 1), F_INT("try", e->more + 1), F_INT("of", PL_LOOKS_MORE + 1),
+           F_INT("deadline_ms", pl_looks_deadline_ms(e->deadline_ms, e->more)), F_STR("why", e->why));
+    stands(w, "waits", reason);
+    wait_for(w, PL_LOOKS_AGAIN_MS, true);
+}
+
+static enum pl_look_came what_came(const json_t *said, const json_t *found) {
+    const char *refused = json_string_value(json_object_get(said, "refused"));
+    const char *error = json_string_value(json_object_get(said, "error"));
+    if (json_is_object(found))
+        return json_is_true(json_object_get(found, "complete")) ? PL_LOOK_COMPLETE : PL_LOOK_INCOMPLETE;
+    if (said == NULL) return PL_LOOK_SILENT;
+    const char *word = refused != NULL ? refused : error != NULL ? error : "";
+    return strcmp(word, "running") == 0 ? PL_LOOK_RUNNING
+           : strcmp(word, "busy") == 0  ? PL_LOOK_BUSY
+                                        : PL_LOOK_NEVER;
+}
+
+static void refuse_said(struct pl_worker *w, const json_t *said) {
+    const char *refused = json_string_value(json_object_get(said, "refused"));
+    const char *hint = json_string_value(json_object_get(said, "hint"));
+    const char *error = json_string_value(json_object_get(said, "error"));
+    if (refused != NULL)
+        refuse(w, REFUSED, refused, hint != NULL ? hint : "");
+    else
+        refuse(w, FAILED, "failed", error != NULL ? error : "the worker did not answer in time, or ended");
+}
 
 static void looked(void *ctx, struct pl_worker *w, const char *line, size_t len) {
     (void)ctx;
     struct pl_explaining *e = w->more->explaining;
-    struct pl_page_counters p = { 0 };
     if (e == NULL) return;
     json_t *said = line != NULL ? json_loadb(line, len, 0, NULL) : NULL;
     json_t *found = json_object_get(said, "report");
-    const char *refused = json_string_value(json_object_get(said, "refused"));
-    const char *hint = json_string_value(json_object_get(said, "hint"));
-    const char *error = json_string_value(json_object_get(said, "error"));
-    if (!json_is_object(found) && e->first != NULL) {
-        finish(w, e->first); /* the first look is better than none: it says `growing: null` */
-    } else if (refused != NULL) {
-        refuse(w, REFUSED, refused, hint != NULL ? hint : "");
-    } else if (!json_is_object(found)) {
-        refuse(w, FAILED, "failed", error != NULL ? error : "the worker did not answer in time, or ended");
-    } else if (e->again_ms == 0 || e->first != NULL) {
-        finish(w, found);
-    } else {
+    enum pl_look_came came = what_came(said, found);
+    const struct pl_looks so_far = { .by_verdict = e->by_verdict,
+                                     .two = e->again_ms != 0,
+                                     .first = e->first != NULL,
+                                     .alive = can_be_asked(w),
+                                     .more = e->more };
+    switch (pl_looks_next(&so_far, came)) {
+    case PL_LOOKS_SECOND:
         e->first = json_incref(found);
-        pl_page_counters(&w->page, &p);
-        e->ended_before = p.ended;
-        e->second_at_ms = pl_crew_now(w->service->crew) + e->again_ms;
-        e->waits = true;
+        wait_for(w, e->again_ms, false);
+        break;
+    case PL_LOOKS_AGAIN:
+        look_again(w, came);
+        break;
+    case PL_LOOKS_REPORT:
+        finish(w, found);
+        break;
+    case PL_LOOKS_FIRST:
+        finish(w, e->first);
+        break;
+    case PL_LOOKS_NOTHING:
+        refuse_said(w, said);
+        break;
     }
     json_decref(said);
-}
-
-static bool look(struct pl_worker *w, bool again) {
-    const struct pl_explaining *e = w->more->explaining;
-    char more[256];
-    snprintf(more, sizeof more, ",\"mode\":\"%s\",\"deadline_ms\":%llu,\"force\":%s,\"again\":%s,\"code\":%s",
-             e->mode, (unsigned long long)e->deadline_ms, e->force ? "true" : "false",
-             again ? "true" : "false", w->service->config->explain_code ? "true" : "false");
-    return pl_control_ask(w, "explain", more, 2 * e->deadline_ms + PATIENCE_MS, looked, NULL);
 }
 
 static void history_told(void *ctx, struct pl_worker *w, const char *line, size_t len) {
@@ -267,7 +347,7 @@ static void history_told(void *ctx, struct pl_worker *w, const char *line, size_
     e->history_on = json_is_true(json_object_get(said, "on"));
     if (refused != NULL && !e->by_verdict)
         refuse(w, REFUSED, "history", refused);
-    else if (!look(w, false))
+    else if (!look(w))
         refuse(w, FAILED, "failed", "the worker cannot be asked");
     json_decref(said);
 }
@@ -287,9 +367,10 @@ static bool begin(struct pl_worker *w, const struct pl_explain_wish *wish, bool 
     w->more->explaining = e;
     const char *history = wish->history == PL_HISTORY_ON ? ",\"on\":true" : ",\"on\":false";
     bool asked = wish->history == PL_HISTORY_AS_IS
-                     ? look(w, false)
+                     ? look(w)
                      : pl_control_ask(w, "record_history", history, PATIENCE_MS, history_told, NULL);
     if (asked) return true;
+    stands(w, results[FAILED], "");
     free(e);
     w->more->explaining = NULL;
     return PL_FAIL(err, PL_E_LIMIT, "worker %u of %s cannot be asked", w->slot, w->service->config->id);
@@ -325,6 +406,7 @@ void pl_explain_propose(struct pl_worker *w, const char *why) {
 void pl_explain_settled(struct pl_worker *w, const char *why) {
     if (strcmp(w->more->proposal.why, why) != 0) return;
     w->more->proposal = (struct pl_proposal){ 0 };
+    w->more->explained = (struct pl_explained){ 0 };
     free(w->more->holder);
     w->more->holder = NULL;
 }
@@ -337,33 +419,46 @@ static void try_proposal(struct pl_worker *w) {
                                           .history = PL_HISTORY_ON,
                                           /* a leak under load that never pauses has a holder, too: at last
                                            * it is looked for beside the requests */
-                                          .force = p->tries == TRIES - 1,
+                                          .force = p->tries == BUSY_TRIES - 1,
                                           .why = p->why };
     p->at_ms = 0;
     begin(w, &wish, true, &err);
 }
 
+/* It can be asked no more: what there is must do. */
+static void give_up(struct pl_worker *w) {
+    struct pl_explaining *e = w->more->explaining;
+    e->waits = false;
+    if (e->first != NULL)
+        finish(w, e->first);
+    else
+        refuse(w, FAILED, "failed", "it cannot be looked at again: it ends, or another main has the helm");
+}
+
+/* What drains takes with it what there is to see: it is looked at now, if it is to be looked at. */
+static bool is_due(struct pl_worker *w, uint64_t now) {
+    const struct pl_explaining *e = w->more->explaining;
+    struct pl_page_counters c = { 0 };
+    bool drains = w->state == PL_WORKER_DRAINING;
+    pl_page_counters(&w->page, &c);
+    if (now >= e->look_at_ms) return true;
+    return e->hurries ? drains
+                      : c.ended - e->ended_before >= PL_EXPLAIN_REQUESTS || (drains && w->in_flight == 0);
+}
+
 void pl_explain_tick(struct pl_worker *w, uint64_t now) {
     struct pl_explaining *e = w->more->explaining;
     const struct pl_proposal *p = &w->more->proposal;
-    struct pl_page_counters c = { 0 };
-    if (e == NULL && p->at_ms != 0 && now >= p->at_ms && can_be_asked(w)) try_proposal(w);
-    if (e == NULL || !e->waits) return;
-    pl_page_counters(&w->page, &c);
-    /* One that drains has no requests to wait for */
-    bool due = now >= e->second_at_ms || c.ended - e->ended_before >= PL_EXPLAIN_REQUESTS ||
-               (w->state == PL_WORKER_DRAINING && w->in_flight == 0);
-    if (!due) return;
+    bool wanted = p->at_ms != 0 && (now >= p->at_ms || w->state == PL_WORKER_DRAINING);
+    if (e == NULL && wanted && can_be_asked(w)) try_proposal(w);
+    if (e == NULL || !e->waits || !is_due(w, now)) return;
     e->waits = false;
-    if (!look(w, true)) finish(w, e->first);
+    if (!look(w)) give_up(w);
 }
 
-/* It can be asked no more. What was asked has been answered with nothing. */
+/* What was asked has been answered with nothing. */
 void pl_explain_stop(struct pl_worker *w) {
-    if (w->more->explaining != NULL && w->more->explaining->waits) {
-        w->more->explaining->waits = false;
-        finish(w, w->more->explaining->first);
-    }
+    if (w->more->explaining != NULL && w->more->explaining->waits) give_up(w);
 }
 
 void pl_explain_free(struct pl_worker *w) {

@@ -141,4 +141,5 @@ void pl_guard_tick(struct pl_crew *c, uint64_t now) {
         pl_gap_meter(s, now);
         pl_life_ready_changed(s); /* a gap may have outlasted the hold */
     }
+    pl_crowd_tick(c, now);
 }

@@ -21,6 +21,16 @@ const struct pl_description *pl_look_description(const struct pl_service *s);
 /* "service.py:41 CACHE", who holds what a verdict was about; NULL: not known. Borrowed. */
 const char *pl_look_holder(const struct pl_worker *w);
 
+/* How it stands with the explanation that a verdict has asked for. False: none was. Texts are borrowed. */
+struct pl_look_explained {
+    const char
+        *state; /* "under_way", "waits" (to be looked at again), "done", "incomplete", "refused", "failed" */
+    const char *reason; /* why the last look came to nothing: "incomplete" (its time was over), "silent",
+                         * "running", "busy", ...; NULL: it did not */
+    uint32_t tries;
+};
+bool pl_look_explained(const struct pl_worker *w, struct pl_look_explained *out);
+
 /* {route: "sync", "async" or "off: why"} as JSON text: which routes are in the fast lane; NULL: not told.
  * Borrowed. */
 const char *pl_look_lane(const struct pl_worker *w);

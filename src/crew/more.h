@@ -65,8 +65,9 @@ struct pl_worker_devices {
 
 /* What its output (words.c) and its metrics (scrape.c) have said of memory. */
 struct pl_worker_words {
-    uint64_t kv_bytes; /* the engine's KV cache on each of its GPUs; 0: it did not say */
-    uint32_t retries;  /* warnings of PyTorch's allocator */
+    uint64_t kv_bytes;          /* the engine's KV cache on each of its GPUs; 0: it did not say */
+    struct pl_engine_boot boot; /* what the engine said while it started */
+    uint32_t retries;           /* warnings of PyTorch's allocator */
     struct pl_log_sampler oom, retry, line;
 };
 
@@ -127,6 +128,7 @@ struct pl_worker_more {
     uint64_t name_at_ms;   /* when to ask for them next; 0: at once */
     struct pl_engine_facts engine;
     struct json_t *models; /* owned; NULL: not told */
+    bool plan_asked;       /* planned.c has looked at its command */
     uint64_t probe_at_ms, proof_ms;
     bool says_ready;       /* its own readiness, last heard */
     unsigned probe_turn;   /* which of the usual paths is asked, while none is known */
@@ -168,9 +170,23 @@ struct pl_worker_more {
         unsigned tries;
         uint64_t at_ms; /* next try; 0: it has been looked at, or given up */
     } proposal;
+    struct pl_explained { /* what came of it */
+        const char
+            *state; /* "under_way", "waits", "done", "incomplete", "refused", "failed"; NULL: not asked */
+        char reason[24]; /* of what has failed last; "": nothing */
+        uint32_t tries;
+    } explained;
     char *holder;           /* "service.py:41 CACHE"; NULL: not known */
     struct pl_books *books; /* books.c; likewise */
     uint64_t forecast_ms;   /* until memory ends, at the early end of the range; 0: not looked at */
+    struct pl_crowded {     /* crowd.c */
+        uint64_t end_ms;  /* until there is no room for one more request; UINT64_MAX: not in sight; 0: now */
+        uint64_t full_ms; /* when there was first none; 0: there is */
+        uint64_t room_ms; /* there is again since then; 0: there is not */
+        bool seen;
+        uint64_t served; /* requests at the last look, warm-up included */
+        unsigned began;  /* looks that saw more of them, while it was new */
+    } crowded;
     struct pl_worker_devices devices;
     struct pl_worker_room *room; /* room.c; NULL: nothing was measured yet */
     struct pl_worker_words words;
@@ -231,10 +247,11 @@ struct pl_apart {
 struct pl_service_more {
     struct pl_start_peak start_peak; /* of the last start */
     uint64_t start_settled, start_held_ms;
-    struct pl_ahead *ahead;   /* ahead.c; NULL: nothing is known */
-    struct pl_zygote *zygote; /* zygote.c; NULL: none was thought of */
-    struct pl_apart *apart;   /* NULL: a service of the configuration */
-    struct pl_slot *slots;    /* slot_room of them, index slot - 1 */
+    struct pl_ahead *ahead;     /* ahead.c; NULL: nothing is known */
+    struct pl_planned *planned; /* planned.c; NULL: no engine of it was ever planned */
+    struct pl_zygote *zygote;   /* zygote.c; NULL: none was thought of */
+    struct pl_apart *apart;     /* NULL: a service of the configuration */
+    struct pl_slot *slots;      /* slot_room of them, index slot - 1 */
     uint32_t slot_room;
     struct pl_description *description; /* or NULL */
     bool deployed;
@@ -259,8 +276,12 @@ struct pl_service_more {
     uint64_t busy_ms, busy_seen_ms, busy_ended;
     uint32_t busy;
     uint64_t last_request_ms;
-    uint64_t load_bytes[PL_WATCH_GPUS]; /* of each device, the most that one had before it was READY */
-    uint64_t new_device_bytes;          /* of a device that a worker had when it was READY; 0 = not known */
+    uint64_t request_bytes;              /* an ordinary request's charge; 0: see pl_room_needs */
+    uint64_t crowd_replaced_ms;          /* one was last replaced for want of room; 0: never */
+    bool crowd_believed, crowd_sure;     /* see struct pl_crowd_case */
+    uint64_t fresh_bytes[PL_WATCH_GPUS]; /* what a new worker had at rest; 0: none was seen */
+    uint64_t load_bytes[PL_WATCH_GPUS];  /* of each device, the most that one had before it was READY */
+    uint64_t new_device_bytes;           /* of a device that a worker had when it was READY; 0 = not known */
     uint64_t new_bytes; /* host memory of the newest worker when it was READY; 0 = not known */
     struct pl_caches caches;
 };
@@ -468,6 +489,15 @@ bool pl_engine_is_llm(const struct pl_service *s);
 void pl_engine_tick(struct pl_worker *w, uint64_t now);
 void pl_engine_scraped(struct pl_worker *w, const char *text, size_t len); /* its /metrics */
 void pl_engine_stop(struct pl_worker *w);
+uint64_t pl_engine_hash(const struct pl_service_config *s); /* of command and engine_args */
+void pl_engine_planned(struct pl_service *s);               /* its plan is there, or there will be none */
+/* planned.c: the memory of an engine, planned before it is there */
+void pl_planned_tick(struct pl_crew *c, uint64_t now);
+void pl_planned_close(struct pl_crew *c);
+bool pl_planned_waits(const struct pl_worker *w);
+int64_t pl_planned_failed(
+    const struct pl_worker *w); /* status of `plimsoll plan` that made none; 0: it did not fail */
+const struct pl_boot_plan *pl_planned_of(const struct pl_worker *w); /* NULL: there is none */
 /* scrape.c */
 void pl_scrape_tick(struct pl_worker *w, uint64_t now);
 void pl_scrape_stop(struct pl_worker *w);
@@ -494,6 +524,8 @@ void pl_gap_meter(struct pl_service *s, uint64_t now);
 void pl_guard_init(struct pl_service *s); /* closed label sets */
 void pl_guard_tick(struct pl_crew *c, uint64_t now);
 void pl_guard_busy(struct pl_service *s, int change, uint64_t now); /* in flight, for the mean time */
+/* crowd.c: once a second, is there room for one more request? */
+void pl_crowd_tick(struct pl_crew *c, uint64_t now);
 /* kept.c */
 /* The operator's mode, on a configuration that does not know it. */
 void pl_kept_reapply(struct pl_service *s);

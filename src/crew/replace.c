@@ -86,6 +86,13 @@ static bool device_is_busy(const struct pl_service *s) {
     return false;
 }
 
+/* How near its death is, as far as this reason knows. */
+static uint64_t end_of(const struct pl_worker *w, enum pl_replace_reason reason) {
+    if (w == NULL) return UINT64_MAX;
+    uint64_t ms = w->more->forecast_ms != 0 ? w->more->forecast_ms : UINT64_MAX;
+    return reason == PL_REPLACE_FOR_BUDGET && w->more->crowded.end_ms < ms ? w->more->crowded.end_ms : ms;
+}
+
 static struct pl_replace_case case_of(const struct pl_service *s, const struct pl_worker *w,
                                       enum pl_replace_reason reason, enum pl_replace_way way, uint64_t now) {
     struct pl_gap gap;
@@ -96,20 +103,19 @@ static struct pl_replace_case case_of(const struct pl_service *s, const struct p
         s->parent != NULL ? s->parent : s; /* its callers' requests bring its own */
     for (const struct pl_worker *each = seen->workers; each != NULL; each = each->next)
         in_flight += each->in_flight;
-    return (struct pl_replace_case){
-        .reason = reason,
-        .mode = s->config->mode,
-        .way = way,
-        .under_way = o->replacement.active,
-        .device_busy = device_is_busy(s),
-        .flowing = pl_is_flowing(in_flight, now - seen->more->last_request_ms, gap_ms),
-        .gap_ms = gap_ms,
-        .hold_ms = pl_gap_hold_ms(s),
-        .boot_ms = s->boot_ms,
-        .forecast_ms = w != NULL && w->more->forecast_ms != 0 ? w->more->forecast_ms : UINT64_MAX,
-        .in_hour = pl_hour_count(&o->hour, now),
-        .max_per_hour = (uint32_t)s->config->replace_max_per_hour
-    };
+    return (struct pl_replace_case){ .reason = reason,
+                                     .mode = s->config->mode,
+                                     .way = way,
+                                     .under_way = o->replacement.active,
+                                     .device_busy = device_is_busy(s),
+                                     .flowing =
+                                         pl_is_flowing(in_flight, now - seen->more->last_request_ms, gap_ms),
+                                     .gap_ms = gap_ms,
+                                     .hold_ms = pl_gap_hold_ms(s),
+                                     .boot_ms = s->boot_ms,
+                                     .forecast_ms = end_of(w, reason),
+                                     .in_hour = pl_hour_count(&o->hour, now),
+                                     .max_per_hour = (uint32_t)s->config->replace_max_per_hour };
 }
 
 static void tell_held(const struct pl_service *s, uint32_t slot, const struct pl_replace_case *c,

@@ -80,6 +80,23 @@ static uint64_t process_of(const struct pl_worker *w, const struct pl_device *g)
     return bytes != PL_WATCH_UNKNOWN ? bytes : 0;
 }
 
+/* Those that run hold no more than they are charged; tasks, which run on after their reply, are charged
+ * nothing. The least of some looks: between a request's end and the
+ * next look at the page its memory may be counted and its charge not. */
+static void raise_under_load(struct pl_worker *w, uint32_t k, uint64_t live) {
+    struct pl_worker_room *r = w->more->room;
+    const struct pl_crew_hooks *h = &w->service->crew->hooks;
+    struct pl_page_counters p;
+    bool all = h->charged != NULL && pl_page_counters(&w->page, &p) && p.tasks == 0;
+    uint64_t charged = all ? h->charged(h->ctx, w) : UINT64_MAX;
+    uint64_t sure = charged < live ? live - charged : 0;
+    memmove(&r->least[k][1], &r->least[k][0], (PL_ROOM_LOOKS - 1) * sizeof r->least[k][0]);
+    r->least[k][0] = sure;
+    for (int i = 1; i < PL_ROOM_LOOKS; i++)
+        if (r->least[k][i] < sure) sure = r->least[k][i];
+    if (r->base[k] != UINT64_MAX && sure > r->base[k]) r->base[k] = sure;
+}
+
 static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, bool quiet) {
     struct pl_worker_room *r = room_of(w);
     struct pl_look_device on;
@@ -94,7 +111,11 @@ static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, 
     uint64_t live = told ? on.allocated : process,
              outside = told && process > on.reserved ? process - on.reserved : 0;
     if (!told && process == 0) return; /* it is not there, or nobody tells */
-    if (quiet || live < r->base[k]) r->base[k] = live;
+    if (quiet || live < r->base[k])
+        r->base[k] = live;
+    else if (told)
+        raise_under_load(w, k, live);
+    if (quiet) memset(r->least[k], 0, sizeof r->least[k]);
     if (outside > r->outside[k]) r->outside[k] = outside;
 }
 
@@ -107,10 +128,12 @@ static bool lives_on(const struct pl_worker *w, const struct pl_device *g) {
     return !ok || !told || lists(list, g);
 }
 
-/* What the service's workers were seen to need before they were READY; else what one of them has. */
+/* What the service's workers were seen to need before they were READY; else what one had when it was new: a
+ * start may be over between two looks. What one of them has now is a last resort: it may have grown. */
 static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_worker_room *r = w->more->room;
     uint64_t need = w->service->more->load_bytes[k], has = r != NULL ? r->most[k] : 0;
+    if (need == 0) need = w->service->more->fresh_bytes[k];
     for (const struct pl_worker *o = w->service->workers; need == 0 && o != NULL; o = o->next) {
         const struct pl_worker_room *of = o->more->room;
         if (is_ready(o) && of != NULL && of->base[k] != UINT64_MAX) need = of->base[k] + of->outside[k];
@@ -126,6 +149,11 @@ static uint64_t left_by_one_that_ended(const struct pl_worker *w, uint32_t k) {
     return 0;
 }
 
+uint64_t pl_room_at_rest(const struct pl_worker *w, uint32_t k) {
+    const struct pl_worker_room *r = w->more->room;
+    return r != NULL && r->base[k] != UINT64_MAX ? r->base[k] + r->outside[k] : 0;
+}
+
 static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_worker_room *r = w->more->room;
     if (w->more->keeper_gone || w->more->let_go || w->state == PL_WORKER_GONE ||
@@ -134,7 +162,7 @@ static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device
     if (w->exited) return left_by_one_that_ended(w, k);
     if (!is_ready(w)) return of_one_on_its_way(w, k, g);
     if (r == NULL || r->base[k] == UINT64_MAX) return process_of(w, g);
-    return r->base[k] + r->outside[k];
+    return pl_room_at_rest(w, k);
 }
 
 /* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of
@@ -156,7 +184,7 @@ static uint64_t unlisted(const struct pl_crew *c, const struct pl_device *g) {
 
 /* --- a device */
 
-static void room_on(const struct pl_crew *c, uint32_t k, struct pl_room *out) {
+void pl_room_on(const struct pl_crew *c, uint32_t k, struct pl_room *out) {
     const struct pl_device *g = &c->devices->device[k];
     *out = (struct pl_room){ .total = g->now.total,
                              .foreign = g->foreign_now != PL_WATCH_UNKNOWN ? g->foreign_now : 0,
@@ -164,6 +192,16 @@ static void room_on(const struct pl_crew *c, uint32_t k, struct pl_room *out) {
     for (size_t i = 0; i < c->every_count; i++)
         for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next)
             out->fixed += fixed_of(w, k, g);
+}
+
+bool pl_room_in_motion(const struct pl_crew *c, uint32_t k) {
+    const struct pl_device *g = &c->devices->device[k];
+    for (size_t i = 0; i < c->every_count; i++)
+        for (struct pl_worker *w = c->every[i]->workers; w != NULL; w = w->next) {
+            if (w->more->let_go || w->state == PL_WORKER_GONE || w->service->kind == PL_KIND_REMOTE) continue;
+            if (w->state != PL_WORKER_READY && fixed_of(w, k, g) > 0) return true;
+        }
+    return false;
 }
 
 static uint64_t left_in(const struct pl_room *r) {
@@ -179,7 +217,7 @@ bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *
         const struct pl_device *g = &d->device[k];
         if (!lists(devices, g)) continue;
         if (g->now.at_ms == 0 || g->lost || g->now.total == PL_WATCH_UNKNOWN) return false;
-        room_on(c, k, &r);
+        pl_room_on(c, k, &r);
         if (found++ == 0 || left_in(&r) < left_in(out)) *out = r;
     }
     return found > 0 && found == names_in(devices);
@@ -224,3 +262,5 @@ void pl_room_sampled(struct pl_crew *c) {
 }
 
 void pl_room_spawning(struct pl_worker *w) { tell(w->service->crew); }
+
+void pl_room_needs(struct pl_service *s, uint64_t request_bytes) { s->more->request_bytes = request_bytes; }

@@ -61,15 +61,24 @@ static void tell_retry(struct pl_worker *w, const struct pl_oom *o) {
 static void tell_line(struct pl_worker *w, const struct pl_oom *o, const char *line, size_t len) {
     struct fields f;
     bool good = o->kind == PL_OOM_VLLM_AVAILABLE && o->available_gib > 0 && o->available_gib < 1e6;
-    if (good) w->more->words.kv_bytes = (uint64_t)(o->available_gib * (1 << 30));
+    if (good && w->more->was_ready) w->more->words.kv_bytes = (uint64_t)(o->available_gib * (1 << 30));
     if (!begin(&f, w, &w->more->words.line, o)) return;
     add(&f, F_STR("kind", pl_oom_kind_name(o->kind)));
     add(&f, F_TEXT("text", line + o->at, len - o->at));
     say(w, good ? PL_INFO : PL_WARN, "engine.line", &f);
 }
 
+/* Until it is READY no request's words are in its output. */
+static void read_boot(struct pl_worker *w, const char *line, size_t len) {
+    struct pl_worker_words *words = &w->more->words;
+    const struct pl_boot_bytes *kv = &words->boot.part[PL_BOOT_KV];
+    if (w->more->was_ready || !pl_engine_boot_line(&words->boot, line, len)) return;
+    if (kv->known && !words->boot.host_buffers_only) words->kv_bytes = kv->bytes;
+}
+
 void pl_words_read(struct pl_worker *w, const char *line, size_t len) {
     struct pl_oom o;
+    read_boot(w, line, len);
     if (!pl_oom_in_line(line, len, &o)) return;
     switch (pl_oom_class_of(o.kind)) {
     case PL_OOM_CLASS_GPU:

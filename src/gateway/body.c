@@ -64,6 +64,12 @@ static bool refuse_too_large(struct pl_request *r) {
 
 static void refuse_buffer_full(struct pl_request *r) { pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL); }
 
+/* Room for all of it at once where its length is known: pages that are not used cost nothing, and a body that
+ * is copied whenever its buffer doubles does. */
+static bool make_room(struct pl_request *r, uint64_t bytes) {
+    return bytes <= PL_SLICE_BYTES || pl_buf_reserve(&r->body, (size_t)bytes);
+}
+
 /* The body is not kept: admission now, and the rest when the worker takes it. */
 static void flow(struct pl_request *r) {
     r->body_mode = PL_BODY_STREAM;
@@ -100,7 +106,7 @@ static void on_request(void *ctx, struct pl_conn *c) {
     } else if (counted && pl_inspect_settled(r) &&
                h->content_length > (uint64_t)config->limits_replay_bytes) {
         flow(r);
-    } else if (counted && !pl_request_reserve(r, h->content_length)) {
+    } else if (counted && !(pl_request_reserve(r, h->content_length) && make_room(r, h->content_length))) {
         refuse_buffer_full(r);
     } else if (h->framing != PL_HTTP_NO_BODY) {
         r->body_mode = PL_BODY_KEEP;

@@ -79,6 +79,60 @@ bool pl_budget_only_alone(const struct pl_gate *gate, uint64_t bytes) {
     return more;
 }
 
+/* --- services that share a device: what is measured is there once, for all of them. Each is told what the
+ * others' charges change by, so that a request costs a look at each of them, and not at each pair. */
+
+static bool share_a_device(const char *a, const char *b) {
+    for (const char *at = a; *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        for (const char *other = b; *other != '\0';) {
+            size_t n = strcspn(other, ",");
+            if (n == len && memcmp(at, other, n) == 0) return true;
+            other += n + (other[n] == ',');
+        }
+        at += len + (at[len] == ',');
+    }
+    return false;
+}
+
+/* Of a place that is new, or measured only now. */
+static void add_up_others(struct pl_gate *gate, unsigned place) {
+    uint64_t sum = 0;
+    for (size_t i = 0; is_measured(gate) && i < gate->g->gate_count; i++) {
+        const struct pl_gate *other = &gate->g->gates[i];
+        for (unsigned k = 0; other != gate && k < other->place_count; k++)
+            if (share_a_device(gate->places[place].name, other->places[k].name))
+                sum += other->places[k].shared;
+    }
+    gate->admit.places[place].others = sum;
+}
+
+static void tell_change(struct pl_gate *other, const char *name, uint64_t was, uint64_t now) {
+    for (unsigned k = 0; is_measured(other) && k < other->place_count; k++) {
+        if (!share_a_device(name, other->places[k].name)) continue;
+        other->admit.places[k].others += now - was; /* `was` is in it */
+        other->roomier |= now < was;
+    }
+}
+
+static void share(struct pl_gate *gate) {
+    struct pl_gateway *g = gate->g;
+    bool less = false;
+    for (unsigned i = 0; g->gate_count > 1 && i < gate->place_count; i++) {
+        uint64_t was = gate->places[i].shared, now = gate->admit.places[i].charged;
+        gate->places[i].shared = now;
+        less |= now < was;
+        for (size_t k = 0; now != was && k < g->gate_count; k++)
+            if (&g->gates[k] != gate) tell_change(&g->gates[k], gate->places[i].name, was, now);
+    }
+    /* only now: their requests may change what is charged here */
+    for (size_t k = 0; less && k < g->gate_count; k++) {
+        if (!g->gates[k].roomier) continue;
+        g->gates[k].roomier = false;
+        pl_queue_pump(&g->gates[k]);
+    }
+}
+
 /* --- places */
 
 unsigned pl_budget_place(struct pl_gate *gate, const char *name) {
@@ -89,6 +143,7 @@ unsigned pl_budget_place(struct pl_gate *gate, const char *name) {
     unsigned i = gate->place_count++;
     snprintf(gate->places[i].name, PL_PLACE_NAME, "%s", name);
     pl_admit_set_budget(&gate->admit, i, full_of(gate, i));
+    add_up_others(gate, i);
     return i;
 }
 
@@ -168,47 +223,6 @@ static void make_series(struct pl_gate *gate, struct pl_gate_place *p) {
     pl_series(m, PL_M_CHARGE_CORRECTION_BYTES_TOTAL, id);
     for (size_t i = 0; i < sizeof up / sizeof up[0]; i++)
         pl_series(m, PL_M_BUDGET_CHANGES_TOTAL, id, "up", up[i]);
-}
-
-/* --- services that share a device */
-
-static bool share_a_device(const char *a, const char *b) {
-    for (const char *at = a; *at != '\0';) {
-        size_t len = strcspn(at, ",");
-        for (const char *other = b; *other != '\0';) {
-            size_t n = strcspn(other, ",");
-            if (n == len && memcmp(at, other, n) == 0) return true;
-            other += n + (other[n] == ',');
-        }
-        at += len + (at[len] == ',');
-    }
-    return false;
-}
-
-static uint64_t charged_by_others(const struct pl_gate *gate, unsigned place) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < gate->g->gate_count; i++) {
-        const struct pl_gate *other = &gate->g->gates[i];
-        for (unsigned k = 0; other != gate && k < other->place_count; k++)
-            if (share_a_device(gate->places[place].name, other->places[k].name))
-                sum += other->admit.places[k].charged;
-    }
-    return sum;
-}
-
-/* What is measured is there once, for all services on it. */
-static void share(struct pl_gate *gate) {
-    struct pl_gateway *g = gate->g;
-    for (size_t i = 0; g->gate_count > 1 && i < g->gate_count; i++) {
-        struct pl_gate *other = &g->gates[i];
-        bool more = false;
-        for (unsigned k = 0; other != gate && is_measured(other) && k < other->place_count; k++) {
-            uint64_t now = charged_by_others(other, k);
-            more |= now < other->admit.places[k].others;
-            other->admit.places[k].others = now;
-        }
-        if (more) pl_queue_pump(other);
-    }
 }
 
 void pl_budget_tell(struct pl_gate *gate) {
@@ -313,16 +327,35 @@ static bool measure(struct pl_gate *gate) {
 void pl_budget_limits(struct pl_gate *gate) {
     memset(gate->place_of, 0, sizeof gate->place_of); /* what a slot gets may have changed with `gpus` */
     pl_budget_ready(gate);                            /* makes places, as soon as there is a worker */
-    for (unsigned i = 0; i < gate->place_count; i++)
+    for (unsigned i = 0; i < gate->place_count; i++) {
         if (!is_measured(gate)) pl_admit_set_budget(&gate->admit, i, full_of(gate, i));
+        add_up_others(gate, i);
+    }
     pl_budget_shared(gate);
     measure(gate);
     pl_budget_tell(gate);
 }
 
+uint64_t pl_budget_charged(struct pl_gate *gate, struct pl_worker *w) {
+    int64_t running = 0;
+    for (unsigned i = 0; i < gate->place_count; i++) running += gate->admit.places[i].requests;
+    if (running != gate->admit.running) return UINT64_MAX;
+    return gate->admit.places[place_of(gate, w)].charged;
+}
+
+/* What has been measured must have room for; what is set by hand, or an engine's own, no worker eats. */
+static uint64_t needed(const struct pl_gate *gate) {
+    uint64_t bytes = pl_ordinary_bytes(&gate->ordinary), kept = 0;
+    if (bytes == 0 || !is_measured(gate) || pl_llm_full(gate) > 0) return 0;
+    for (unsigned i = 0; i < gate->place_count; i++)
+        if (gate->admit.places[i].kept > kept) kept = gate->admit.places[i].kept;
+    return bytes + kept;
+}
+
 void pl_budget_measure(struct pl_gateway *g) {
     for (size_t i = 0; i < g->gate_count; i++) {
         struct pl_gate *gate = &g->gates[i];
+        pl_room_needs(gate->service, needed(gate));
         if (!is_measured(gate) || gate->g->draining) continue;
         memset(gate->place_of, 0, sizeof gate->place_of); /* which devices it uses may be known only now */
         if (measure(gate)) pl_queue_pump(gate);

@@ -6,11 +6,27 @@
 #include "base/check.h"
 #include "gateway/inspect.h"
 
+static size_t next_slice(const struct pl_request *r) {
+    size_t left = r->body.len - r->body_sent;
+    return left < PL_SLICE_BYTES ? left : PL_SLICE_BYTES;
+}
+
+/* The kept body goes on for as long as the worker takes it. */
+static void send_body(struct pl_request *r) {
+    while (r->body_sent < r->body.len && pl_upstream_flushed(r->up)) {
+        uv_buf_t slice = { r->body.data + r->body_sent, next_slice(r) };
+        r->body_sent += slice.len;
+        pl_upstream_send(r->up, &slice, 1);
+    }
+    r->sent_whole = r->body_sent == r->body.len;
+}
+
 static void on_writable(void *ctx, struct pl_upstream *u) {
     struct pl_request *r = ctx;
     (void)u;
     PL_ASSERT(r->magic == PL_REQUEST_MAGIC);
     r->last_ms = pl_gateway_now(r->g);
+    if (r->body_mode == PL_BODY_KEEP && !r->sent_whole) send_body(r);
     if (r->conn != NULL) pl_conn_pause(r->conn, false);
 }
 
@@ -153,11 +169,15 @@ static bool send_request(struct pl_request *r) {
     enum pl_http_framing framing = framing_of(r, h, &length);
     head->len = 0;
     if (!pl_http_write_request(head, h, framing, length, &f)) return false;
-    uv_buf_t parts[2] = { { head->data, head->len }, { r->body.data, r->body.len } };
+    r->body_sent = 0;
+    uv_buf_t parts[2] = { { head->data, head->len }, { r->body.data, next_slice(r) } };
     bool whole = r->body_mode != PL_BODY_STREAM;
     pl_upstream_send(r->up, parts, whole && r->body.len != 0 ? 2 : 1);
     r->sent_any = true;
-    r->sent_whole = whole;
+    if (whole) {
+        r->body_sent = parts[1].len;
+        send_body(r);
+    }
     return true;
 }
 

@@ -101,6 +101,8 @@ static void on_supply(void *ctx, struct pl_service *s) {
     struct pl_gate *gate = pl_gate_of(ctx, s);
     pl_budget_limits(gate);
     pl_queue_pump(gate);
+    /* the main that has the helm has another worker for it, or will */
+    if (gate->g->left && pl_service_ready_count(s) == 0) pl_server_close_idle(gate->g->server);
 }
 
 static void on_renewed(void *ctx, struct pl_service *s) { pl_poison_forget(&pl_gate_of(ctx, s)->poison); }
@@ -147,6 +149,10 @@ static void on_gone(void *ctx, struct pl_worker *w) {
     free(b);
 }
 
+static uint64_t on_charged(void *ctx, struct pl_worker *w) {
+    return w->service->parent == NULL ? pl_budget_charged(pl_gate_of(ctx, w->service), w) : UINT64_MAX;
+}
+
 static void on_engine_told(void *ctx, struct pl_worker *w) { pl_llm_told(w, pl_gate_of(ctx, w->service)); }
 
 void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
@@ -159,6 +165,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .ended = on_ended,
                                    .retried = on_retried,
                                    .room_changed = on_room_changed,
+                                   .charged = on_charged,
                                    .gone = on_gone,
                                    .engine_told = on_engine_told };
 }
@@ -198,9 +205,9 @@ void pl_gateway_destroy(struct pl_gateway *g) {
         pl_timer_stop(&g->gates[i].probe_late);
         pl_peaks_free(&g->gates[i].peaks);
         pl_learnt_free(&g->gates[i]);
-        pl_inspect_end_gate(&g->gates[i]);
     }
     pl_server_destroy(g->server);
+    pl_inspects_free(g);
     pl_board_close(g);
     for (struct pl_request *r = g->spare, *next; r != NULL; r = next) {
         next = r->next;

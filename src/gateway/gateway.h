@@ -99,6 +99,13 @@ struct pl_gateway_numbers {
 };
 void pl_gateway_numbers(const struct pl_gateway *g, const struct pl_service *s,
                         struct pl_gateway_numbers *out);
+/* The last start of an LLM engine against what was planned; false: none was checked yet. */
+struct pl_gateway_plan {
+    double drift_ratio;
+    uint64_t capacity_requests, length; /* so many at a time of so many tokens; 0: not known */
+};
+bool pl_gateway_plan(const struct pl_gateway *g, const struct pl_service *s, struct pl_gateway_plan *out);
+
 /* The `index`-th place with a budget, or false. `gpu` is borrowed. */
 struct pl_gateway_budget {
     const char *gpu; /* its devices, or "host" */

@@ -5,6 +5,7 @@
 #include "admit/admit.h"
 #include "admit/board.h"
 #include "admit/kv.h"
+#include "admit/ordinary.h"
 #include "admit/peaks.h"
 #include "admit/poison.h"
 #include "base/buf.h"
@@ -16,10 +17,11 @@
 enum {
     PL_REQUEST_MAGIC = 0x54535152,
     PL_REQUEST_BODY_KEPT = 4096, /* buffer kept with an unused request object */
-    PL_REQUESTS_SPARE = 256,
-    PL_HOLD_BYTES = 1 << 20,        /* a chunked reply for an HTTP/1.0 client is kept up to this */
-    PL_GATHER_BYTES = 16384,        /* a reply of a known length up to this goes out whole or not at all */
-    PL_POOL_IDLE_MS = 60000,        /* the worker keeps its side longer (crew: keep_alive_s) */
+    PL_REQUESTS_SPARE = 512,     /* that a load has had at once: so many are there for the next */
+    PL_SLICE_BYTES = 1 << 17,    /* of a kept body at a time: what a worker is slow to take is not copied */
+    PL_HOLD_BYTES = 1 << 20,     /* a chunked reply for an HTTP/1.0 client is kept up to this */
+    PL_GATHER_BYTES = 16384,     /* a reply of a known length up to this goes out whole or not at all */
+    PL_POOL_IDLE_MS = 60000,     /* the worker keeps its side longer (crew: keep_alive_s) */
     PL_POOL_FOREIGN_IDLE_MS = 1500, /* less than any server's own; gunicorn's is 2 s, uvicorn's 5 s */
     PL_CONNECT_MS = 3000,   /* a connection may be on its way so long; on loopback it is there at once */
     PL_RETRY_MS = 20,       /* backlog full, no descriptors: try again */
@@ -75,6 +77,7 @@ struct pl_request {
     bool head_begun;     /* of the reply: something of it is out to the client */
     bool sent_any;       /* bytes went to a worker */
     bool sent_whole;     /* body included */
+    size_t body_sent;    /* of a body that is kept: bytes handed to the connection */
     bool kept_whole;     /* can be sent again */
     bool chunk_out;      /* the client gets chunks that we make */
     bool gather;         /* a small reply: goes out when it is whole */
@@ -138,6 +141,7 @@ struct pl_gate_place {
     uint64_t told;                                     /* budget in the last event about its measure */
     uint64_t told_foreign;                             /* and what others had then */
     uint64_t total, foreign, fixed, margin;            /* as measured last; 0 where memory.budget is set */
+    uint64_t shared; /* of what is charged here: what the services that share its devices have been told */
 };
 
 /* A batch whose records are coming in: cost.c. */
@@ -155,14 +159,16 @@ struct pl_llm {
     uint64_t kv_bytes;       /* of one place; 0: not told */
     struct pl_pace pace;
     struct pl_boot {
-        uint64_t kv_bytes, command; /* of the last one; 0: not known */
-        uint64_t checked;           /* generation */
+        struct pl_boot_side last; /* of the last start that was checked */
+        uint64_t command;         /* its command; 0: there was none */
+        uint64_t checked;         /* generation */
+        double ratio;             /* of its cache: plimsoll_plan_drift_ratio */
+        uint64_t length;          /* context of one request, tokens; 0: not known */
     } boot;
     double told_times; /* of the pace: when budget.changed was last logged */
 };
 
 enum { PL_STATUS_SERIES = 600 };
-enum { PL_INSPECT_SPARES = 32 };
 
 struct pl_gate {
     struct pl_gateway *g;
@@ -184,15 +190,15 @@ struct pl_gate {
     uint8_t place_of[PL_PLACE_SLOTS]; /* by a worker's slot: index + 1; 0: not looked up yet */
     struct pl_series *budget_ratio;
     struct pl_peaks peaks; /* what requests take */
-    bool threaded;         /* no more than its threads run at a time, whatever is asked */
-    uint64_t probe;        /* id of the one that runs alone; 0: none */
+    struct pl_ordinary ordinary;
+    bool threaded;  /* no more than its threads run at a time, whatever is asked */
+    uint64_t probe; /* id of the one that runs alone; 0: none */
     char probe_path[PL_PEAKS_PATH];
     struct pl_timer probe_late;
     struct pl_timer expiry;
     bool pumping, pump_again;
+    bool roomier; /* a service that shares a device has less charged: to be looked at */
     uint64_t queue_bytes;
-    struct pl_inspect *spares[PL_INSPECT_SPARES]; /* with their scans: inspect.c */
-    unsigned spare_count;
     uint64_t told_ms[PL_REASON_COUNT];  /* request.refused is logged once a second a reason */
     uint64_t would_ms[PL_REASON_COUNT]; /* and would.refuse */
     struct pl_series *code[PL_STATUS_SERIES];
@@ -218,6 +224,8 @@ struct pl_gateway {
     size_t gate_count;
     struct pl_request *spare, *zombies;
     size_t spare_count;
+    struct pl_inspect *inspects; /* unused ones, with their scans: inspect.c */
+    size_t inspect_count;
     struct pl_board board;
     struct pl_orphan *orphans; /* owned: board.c */
     struct pl_timer zombie_timer, save_timer, orphan_timer;
@@ -365,8 +373,9 @@ uint64_t pl_budget_workers(struct pl_gate *gate, unsigned place); /* that serve 
 void pl_budget_shared(struct pl_gate *gate);                      /* what batches share has changed */
 /* There was no memory in a worker that lives on: `oom`, or its allocator had to empty its cache. */
 void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom);
-void pl_budget_measure(struct pl_gateway *g);   /* what devices have room for */
-uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
+void pl_budget_measure(struct pl_gateway *g);                          /* what devices have room for */
+uint64_t pl_budget_charged(struct pl_gate *gate, struct pl_worker *w); /* see pl_crew_hooks.charged */
+uint32_t pl_budget_ready(struct pl_gate *gate);                        /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
 void pl_budget_tell(struct pl_gate *gate);                       /* metrics, after a charge or its end */
@@ -402,8 +411,9 @@ bool pl_llm_fits_context(struct pl_request *r); /* false: it was refused, and is
 void pl_llm_first_byte(struct pl_request *r);   /* its prompt has been computed */
 void pl_llm_streamed(struct pl_request *r);     /* more of its answer came: is it longer than charged? */
 void pl_llm_told(struct pl_worker *w, struct pl_gate *gate);
-void pl_boot_check(struct pl_worker *w,
-                   struct pl_gate *gate); /* boot.c: its cache against plan and last boot */
+/* boot.c: its memory against plan and last boot, once a generation */
+void pl_boot_check(struct pl_worker *w, struct pl_gate *gate);
+void pl_boot_restored(struct pl_gate *gate); /* what another main has checked is so still */
 
 /* calibrate.c: a reply that did not tell its usage is complete. May ask the engine for its prompt's tokens.
  */

@@ -129,9 +129,11 @@ static bool judge_output(struct pl_request *r) {
 /* --- as the body comes */
 
 /* Zeros, but for a scan that an earlier request has left. */
-static struct pl_inspect *take_one(struct pl_gate *gate) {
-    if (gate->spare_count == 0) return calloc(1, sizeof(struct pl_inspect));
-    struct pl_inspect *i = gate->spares[--gate->spare_count];
+static struct pl_inspect *take_one(struct pl_gateway *g) {
+    struct pl_inspect *i = g->inspects;
+    if (i == NULL) return calloc(1, sizeof *i);
+    g->inspects = i->next;
+    g->inspect_count--;
     *i = (struct pl_inspect){ .scan = i->scan };
     return i;
 }
@@ -143,7 +145,7 @@ bool pl_inspect_begin(struct pl_request *r) {
     bool strict = has_limits(c) || pl_gate_is_llm(r->gate);
     bool said_json = is_json_type(type) || (is_openai_route(h) && !begins(type, "multipart/"));
     if (h->framing == PL_HTTP_NO_BODY || h->upgrade || (!strict && !said_json)) return true;
-    struct pl_inspect *i = take_one(r->gate);
+    struct pl_inspect *i = take_one(r->g);
     if (i == NULL) {
         pl_refuse(r, PL_REASON_BUFFER_FULL, 1000, NULL);
         return false;
@@ -260,14 +262,23 @@ static void destroy(struct pl_inspect *i) {
 }
 
 void pl_inspect_free(struct pl_request *r) {
-    if (r->inspect == NULL) return;
-    if (r->gate->spare_count < PL_INSPECT_SPARES)
-        r->gate->spares[r->gate->spare_count++] = r->inspect;
-    else
-        destroy(r->inspect);
+    struct pl_gateway *g = r->g;
+    struct pl_inspect *i = r->inspect;
+    if (i == NULL) return;
     r->inspect = NULL;
+    if (g->inspect_count == PL_REQUESTS_SPARE) {
+        destroy(i);
+        return;
+    }
+    i->next = g->inspects;
+    g->inspects = i;
+    g->inspect_count++;
 }
 
-void pl_inspect_end_gate(struct pl_gate *gate) {
-    while (gate->spare_count > 0) destroy(gate->spares[--gate->spare_count]);
+void pl_inspects_free(struct pl_gateway *g) {
+    for (struct pl_inspect *i = g->inspects, *next; i != NULL; i = next) {
+        next = i->next;
+        destroy(i);
+    }
+    g->inspects = NULL;
 }

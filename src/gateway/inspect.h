@@ -17,16 +17,17 @@ enum pl_inspect_kind {
 };
 
 struct pl_inspect {
-    uint8_t kind;         /* enum pl_inspect_kind */
-    bool said_json;       /* by its content type or its route */
-    bool said_image;      /* by its content type */
-    bool strict;          /* what cannot be read cannot be held against a limit: refused */
-    bool told;            /* only observed: it has been told */
-    bool json;            /* the body was JSON from its begin to its end */
-    bool counts;          /* its tokens matter */
-    uint64_t out_charged; /* tokens of its answers that are charged; 0: none */
-    bool whole;           /* its reply must say that it is complete: whole.c */
-    bool reading;         /* `usage` reads the reply */
+    struct pl_inspect *next; /* of those that are unused */
+    uint8_t kind;            /* enum pl_inspect_kind */
+    bool said_json;          /* by its content type or its route */
+    bool said_image;         /* by its content type */
+    bool strict;             /* what cannot be read cannot be held against a limit: refused */
+    bool told;               /* only observed: it has been told */
+    bool json;               /* the body was JSON from its begin to its end */
+    bool counts;             /* its tokens matter */
+    uint64_t out_charged;    /* tokens of its answers that are charged; 0: none */
+    bool whole;              /* its reply must say that it is complete: whole.c */
+    bool reading;            /* `usage` reads the reply */
     /* within one read of the reply */
     const char *good_to;               /* end of the last piece that is good */
     const char *strip_from, *strip_to; /* a chunk that the client did not ask for; NULL: there is none */
@@ -54,7 +55,7 @@ void pl_inspect_moved(struct pl_request *r); /* it has another gate now */
 bool pl_inspect_settled(const struct pl_request *r);
 void pl_inspect_free(struct pl_request *r);
 /* Gives back what requests have left for those to come. */
-void pl_inspect_end_gate(struct pl_gate *gate);
+void pl_inspects_free(struct pl_gateway *g);
 /* Writes `limit` over the digits of max_tokens. False: they cannot be changed in place. */
 bool pl_inspect_clamp(struct pl_request *r, uint64_t limit);
 /* False: refused. A service that is only observed takes it, and is not looked at any further. */

@@ -83,12 +83,43 @@ static void restore_peaks(struct pl_gate *gate, const json_t *o) {
     pl_peaks_settle(r);
 }
 
+/* "weights": [bytes, what rounding hides] */
+static struct pl_boot_bytes restore_part(const json_t *pair) {
+    json_int_t bytes = json_integer_value(json_array_get(pair, 0));
+    json_int_t off = json_integer_value(json_array_get(pair, 1));
+    bool ok = json_array_size(pair) == 2 && json_is_integer(json_array_get(pair, 0)) && bytes >= 0 &&
+              bytes < INT64_C(1) << 50 && off >= 0 && off < INT64_C(1) << 40;
+    return ok ? (struct pl_boot_bytes){ .known = true, .bytes = (uint64_t)bytes, .off = (uint64_t)off }
+              : (struct pl_boot_bytes){ .known = false };
+}
+
+/* A start of this keeper's life was checked already, by a main before this one. Older files know the bytes of
+ * the cache only. */
 static void restore_boot(struct pl_gate *gate, const json_t *o) {
+    struct pl_boot *b = &gate->llm.boot;
     json_int_t bytes = json_integer_value(json_object_get(o, "kv_bytes"));
+    json_int_t tokens = json_integer_value(json_object_get(o, "kv_tokens"));
+    json_int_t total = json_integer_value(json_object_get(o, "total_bytes"));
+    json_int_t generation = json_integer_value(json_object_get(o, "generation"));
     const char *command = json_string_value(json_object_get(o, "command"));
-    if (bytes <= 0 || command == NULL) return;
-    gate->llm.boot.kv_bytes = (uint64_t)bytes;
-    gate->llm.boot.command = strtoull(command, NULL, 16);
+    const char *keeper = json_string_value(json_object_get(o, "keeper"));
+    const char *version = json_string_value(json_object_get(o, "version"));
+    const json_t *parts = json_object_get(o, "parts");
+    if (command == NULL) return;
+    b->command = strtoull(command, NULL, 16);
+    for (int p = 0; p < PL_BOOT_PARTS; p++)
+        b->last.part[p] = restore_part(json_object_get(parts, pl_boot_part_name((enum pl_boot_part)p)));
+    if (parts == NULL && bytes > 0)
+        b->last.part[PL_BOOT_KV] = (struct pl_boot_bytes){ .known = true, .bytes = (uint64_t)bytes };
+    if (tokens > 0) b->last.kv_tokens = (uint64_t)tokens;
+    if (total > 0) b->last.total_bytes = (uint64_t)total;
+    json_int_t length = json_integer_value(json_object_get(o, "length"));
+    if (length > 0) b->length = (uint64_t)length;
+    b->ratio = json_number_value(json_object_get(o, "ratio"));
+    if (version != NULL) snprintf(b->last.version, sizeof b->last.version, "%s", version);
+    if (keeper != NULL && generation > 0 && strtoull(keeper, NULL, 16) == gate->g->o.app->keeper_boot)
+        b->checked = (uint64_t)generation;
+    pl_boot_restored(gate);
 }
 
 void pl_learnt_load(struct pl_gate *gate) {
@@ -161,6 +192,28 @@ static json_t *peaks(const struct pl_gate *gate) {
     return list;
 }
 
+static json_t *hex(uint64_t n) {
+    char text[20];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)n);
+    return json_string(text);
+}
+
+static json_t *boot(const struct pl_gate *gate) {
+    const struct pl_boot *b = &gate->llm.boot;
+    json_t *parts = json_object();
+    for (int p = 0; p < PL_BOOT_PARTS; p++) {
+        const struct pl_boot_bytes *one = &b->last.part[p];
+        if (one->known)
+            json_object_set_new(parts, pl_boot_part_name((enum pl_boot_part)p),
+                                json_pack("[I,I]", (json_int_t)one->bytes, (json_int_t)one->off));
+    }
+    return json_pack("{s:o,s:I,s:I,s:I,s:s,s:o,s:I,s:f,s:I,s:o}", "command", hex(b->command), "kv_bytes",
+                     (json_int_t)b->last.part[PL_BOOT_KV].bytes, "kv_tokens", (json_int_t)b->last.kv_tokens,
+                     "total_bytes", (json_int_t)b->last.total_bytes, "version", b->last.version, "keeper",
+                     hex(gate->g->o.app->keeper_boot), "generation", (json_int_t)b->checked, "ratio",
+                     b->ratio, "length", (json_int_t)b->length, "parts", parts);
+}
+
 static char *describe(const struct pl_gate *gate) {
     json_t *models = json_array();
     for (size_t i = 0; i < gate->learnt.count; i++) {
@@ -175,13 +228,7 @@ static char *describe(const struct pl_gate *gate) {
     json_t *all = json_pack("{s:i,s:s,s:s,s:o,s:o,s:o}", "v", VERSION, "kind", "learnt", "service",
                             gate->service->config->id, "models", models, "budgets", budgets(gate), "peaks",
                             peaks(gate));
-    if (gate->llm.boot.kv_bytes > 0) {
-        char command[20];
-        snprintf(command, sizeof command, "%016llx", (unsigned long long)gate->llm.boot.command);
-        json_object_set_new(
-            all, "boot",
-            json_pack("{s:I,s:s}", "kv_bytes", (json_int_t)gate->llm.boot.kv_bytes, "command", command));
-    }
+    if (gate->llm.boot.command != 0) json_object_set_new(all, "boot", boot(gate));
     char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(all);
     return text;

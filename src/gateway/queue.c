@@ -95,6 +95,8 @@ void pl_queue_enter(struct pl_request *r) {
     if (verdict != PL_ADMIT_REFUSED && why.reason != PL_REASON_NONE)
         pl_refuse_would(r, why.reason, why.retry_after_ms);
     if (supply.handover && verdict == PL_ADMIT_WAIT) gate->service->held++;
+    if (r->entry.cost > 0 && r->entry.hold != PL_ADMIT_TOLD && why.reason != PL_REASON_CONTEXT_LENGTH)
+        pl_ordinary_add(&gate->ordinary, r->entry.cost);
     switch (verdict) {
     case PL_ADMIT_GO:
         pl_cost_runs(r);

@@ -267,6 +267,23 @@ static enum pl_http_event finish_head(struct pl_http_parser *p) {
 
 enum { SPARE_TEXT = 2048, SPARE_HEADERS = 64 }; /* larger ones are given back to the system */
 
+struct pl_http_spare {
+    char *text;
+    size_t size;
+    struct pl_http_header *headers;
+    uint32_t room;
+};
+
+static bool has_room(struct pl_http_spares *s) {
+    if (s->count < s->room) return true;
+    uint32_t room = s->room == 0 ? 8 : s->room * 2;
+    struct pl_http_spare *of = room <= PL_HTTP_SPARES ? realloc(s->of, room * sizeof *of) : NULL;
+    if (of == NULL) return false;
+    s->of = of;
+    s->room = room;
+    return true;
+}
+
 static void use_spare(struct pl_http_parser *p) {
     struct pl_http_spares *s = p->spares;
     struct pl_http_head *h = &p->head;
@@ -281,8 +298,8 @@ static void use_spare(struct pl_http_parser *p) {
 static void end_head(struct pl_http_parser *p) {
     struct pl_http_spares *s = p->spares;
     struct pl_http_head *h = &p->head;
-    if (s != NULL && s->count < PL_HTTP_SPARES && h->text.data != NULL && h->headers != NULL &&
-        h->text.size <= SPARE_TEXT && h->header_room <= SPARE_HEADERS) {
+    if (s != NULL && h->text.data != NULL && h->headers != NULL && h->text.size <= SPARE_TEXT &&
+        h->header_room <= SPARE_HEADERS && has_room(s)) {
         s->of[s->count].text = h->text.data;
         s->of[s->count].size = h->text.size;
         s->of[s->count].headers = h->headers;
@@ -299,6 +316,8 @@ void pl_http_spares_free(struct pl_http_spares *s) {
         free(s->of[s->count].text);
         free(s->of[s->count].headers);
     }
+    free(s->of);
+    *s = (struct pl_http_spares){ 0 };
 }
 
 static enum pl_http_event parse_head(struct pl_http_parser *p, const char *data, size_t len, size_t *used) {

@@ -100,16 +100,13 @@ enum pl_http_event {
 };
 
 /* Memory of heads that have ended, for those to come: what serves many connections has one, so that a message
- * costs no allocation and an idle connection holds none. Zeros are an empty one. */
-enum { PL_HTTP_SPARES = 32 };
+ * costs no allocation and an idle connection holds none. As many as there were at once, up to PL_HTTP_SPARES.
+ * Zeros are an empty one. */
+enum { PL_HTTP_SPARES = 512 };
+struct pl_http_spare;
 struct pl_http_spares {
-    uint32_t count;
-    struct {
-        char *text;
-        size_t size;
-        struct pl_http_header *headers;
-        uint32_t room;
-    } of[PL_HTTP_SPARES]; /* owned */
+    uint32_t count, room;
+    struct pl_http_spare *of; /* owned */
 };
 void pl_http_spares_free(struct pl_http_spares *s);
 

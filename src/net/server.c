@@ -413,18 +413,22 @@ void pl_server_set_tls(struct pl_server *s, struct pl_tls *tls) {
 
 size_t pl_server_connections(const struct pl_server *s) { return s->count; }
 
-void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
-    s->empty = empty;
-    s->empty_ctx = ctx;
+void pl_server_close_idle(struct pl_server *s) {
     s->leaving = false;
-    if (!s->draining) {
-        s->draining = true;
-        pl_listeners_close(s);
-    }
     for (struct pl_conn *c = s->conns, *next; c != NULL; c = next) {
         next = c->next; /* closing is not freeing */
         if (c->phase == PL_CONN_IDLE && !c->head_begun) pl_conn_wind_up(c, false);
     }
+}
+
+void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx) {
+    s->empty = empty;
+    s->empty_ctx = ctx;
+    if (!s->draining) {
+        s->draining = true;
+        pl_listeners_close(s);
+    }
+    pl_server_close_idle(s);
     if (s->count == 0 && empty != NULL) empty(ctx);
 }
 

@@ -84,6 +84,9 @@ void pl_server_drain(struct pl_server *s, void (*empty)(void *ctx), void *ctx);
  * one meets no closed door: each is told with its next answer, and those that stay idle are closed in their
  * time. */
 void pl_server_leave(struct pl_server *s, void (*empty)(void *ctx), void *ctx);
+/* Of one that leaves and cannot answer any more: idle connections are closed now, so that who comes again
+ * finds the other process. */
+void pl_server_close_idle(struct pl_server *s);
 /* Cuts every connection that is left. */
 void pl_server_cut(struct pl_server *s);
 size_t pl_server_connections(const struct pl_server *s);

@@ -269,6 +269,9 @@ void pl_upstream_send(struct pl_upstream *u, const uv_buf_t *parts, unsigned cou
     pl_sock_send(&u->sock, parts, count);
 }
 bool pl_upstream_full(const struct pl_upstream *u) { return pl_sock_full(&u->sock); }
+bool pl_upstream_flushed(const struct pl_upstream *u) {
+    return pl_sock_queued(&u->sock) == 0 && !u->sock.broken && !u->sock.closing;
+}
 void pl_upstream_pause(struct pl_upstream *u, bool yes) { pl_sock_read(&u->sock, !yes); }
 const struct pl_http_head *pl_upstream_head(const struct pl_upstream *u) { return &u->parser.head; }
 bool pl_upstream_heard(const struct pl_upstream *u) { return u->heard; }

@@ -70,6 +70,7 @@ void pl_upstream_answers_head(struct pl_upstream *u, bool yes);
 void pl_upstream_want_payload(struct pl_upstream *u, bool yes);
 void pl_upstream_send(struct pl_upstream *u, const uv_buf_t *parts, unsigned count);
 bool pl_upstream_full(const struct pl_upstream *u);
+bool pl_upstream_flushed(const struct pl_upstream *u); /* nothing waits to be written, and it may take more */
 void pl_upstream_pause(struct pl_upstream *u, bool yes);
 const struct pl_http_head *pl_upstream_head(const struct pl_upstream *u);
 /* Any byte of a reply has come. */

@@ -63,6 +63,18 @@ static bool unknown(const char *text, struct pl_err *err) {
     return pl_err_hint(err, "known: %s; or NAME:BYTES, as mine:24GiB", names);
 }
 
+/* A name that is a product's, as the driver says it, with the driver's total: a program is told a little
+ * less. */
+static void take_product(struct pl_gpu *out) {
+    for (size_t i = 0; i < CARDS; i++) {
+        if (strcmp(cards[i].product, out->name) != 0) continue;
+        snprintf(out->product, sizeof out->product, "%s", cards[i].product);
+        if (cards[i].mib << 20 > out->total_bytes) return;
+        out->total_bytes = cards[i].mib << 20;
+        snprintf(out->source, sizeof out->source, "%s", cards[i].source);
+    }
+}
+
 bool pl_gpu_parse(const char *text, struct pl_gpu *out, struct pl_err *err) {
     const char *colon = strchr(text, ':'), *x = strrchr(text, 'x');
     size_t len = strlen(text);
@@ -89,7 +101,8 @@ bool pl_gpu_parse(const char *text, struct pl_gpu *out, struct pl_err *err) {
                                out->name, out->name);
         }
         snprintf(out->source, sizeof out->source, "as given");
-        out->class = pl_gpu_class_of(card < CARDS ? cards[card].product : "", out->total_bytes);
+        take_product(out);
+        out->class = pl_gpu_class_of(card < CARDS ? cards[card].product : out->product, out->total_bytes);
         return true;
     }
     if (card == CARDS) return unknown(text, err);

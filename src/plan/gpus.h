@@ -18,7 +18,8 @@ struct pl_gpu {
 };
 /* Rows of the table in its order; NULL past the end. `mib` may be NULL. */
 const char *pl_gpu_name(size_t i, uint64_t *mib);
-/* E_USAGE with the names when it is none. */
+/* E_USAGE with the names when it is none. In NAME:BYTES the name may be a product's, as NVML says it, and its
+ * bytes NVML's total. */
 bool pl_gpu_parse(const char *text, struct pl_gpu *out, struct pl_err *err);
 /* The class that engines give a card of this product name and size. */
 enum pl_gpu_class pl_gpu_class_of(const char *product, uint64_t total_bytes);

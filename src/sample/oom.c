@@ -237,6 +237,24 @@ static bool vllm_available(struct pl_span s, struct pl_oom *o) {
            pl_span_eat(&s, " GiB");
 }
 
+/* "Free memory on device (6.59/79.11 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2
+ * GiB)", newer ones with the device's name in it; the CPU backend says "Available memory on node 0 (". */
+static bool vllm_free(struct pl_span s, struct pl_oom *o) {
+    static const char less[] = " GiB) on startup is less than desired ";
+    double free, total, share, wanted;
+    *o = nothing(PL_OOM_VLLM_FREE);
+    if (!pl_span_eat(&s, "Free memory on device ") && !pl_span_eat(&s, "Available memory on node "))
+        return false;
+    for (size_t n = 0; n < 24 && s.len > 0 && *s.at != '('; n++) pl_span_skip(&s, 1);
+    if (!pl_span_eat(&s, "(") || !pl_span_decimal(&s, false, &free) || !pl_span_eat(&s, "/") ||
+        !pl_span_decimal(&s, false, &total) || !pl_span_eat(&s, less) ||
+        !(pl_span_eat(&s, "GPU") || pl_span_eat(&s, "CPU")) || !pl_span_eat(&s, " memory utilization (") ||
+        !pl_span_decimal(&s, false, &share) || !pl_span_eat(&s, ", ") || !pl_span_decimal(&s, false, &wanted))
+        return false;
+    return pl_span_bytes(free, 1 << 30, &o->free) && pl_span_bytes(total, 1 << 30, &o->total) &&
+           pl_span_bytes(wanted, 1 << 30, &o->needed);
+}
+
 static bool tensorflow(struct pl_span s, struct pl_oom *o) {
     static const struct {
         const char *name;
@@ -315,6 +333,9 @@ static const struct rule rules[] = {
     { PL_OOM_VLLM_LENGTH_V0, "The model's max seq len (", vllm_length_v0, false },
     { PL_OOM_VLLM_NO_BLOCKS, "No available memory for the cache blocks", NULL, true },
     { PL_OOM_VLLM_AVAILABLE, "Available KV cache memory: ", vllm_available, false },
+    { PL_OOM_VLLM_FREE, "Free memory on device ", vllm_free, false },
+    { PL_OOM_VLLM_FREE, "Available memory on node ", vllm_free, false },
+    { PL_OOM_VLLM_PROFILING, "Error in memory profiling", NULL, true },
     { PL_OOM_TENSORFLOW, "Allocator (", tensorflow, false },
     { PL_OOM_NCCL, "Failed to CUDA calloc ", nccl_calloc, false },
     { PL_OOM_NCCL, "Cuda failure ", nccl_failure, false },

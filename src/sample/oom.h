@@ -30,6 +30,8 @@
     X(VLLM_LENGTH_V0, "vllm_length_v0", SIZING)  \
     X(VLLM_NO_BLOCKS, "vllm_no_blocks", SIZING)  \
     X(VLLM_AVAILABLE, "vllm_available", SIZING)  \
+    X(VLLM_FREE, "vllm_free", SIZING)            \
+    X(VLLM_PROFILING, "vllm_profiling", SIZING)  \
     X(TENSORFLOW, "tensorflow", GPU)             \
     X(NCCL, "nccl", GPU)                         \
     X(LINUX_CGROUP, "linux_cgroup", HOST)        \
@@ -76,7 +78,8 @@ struct pl_oom {
     } processes[PL_OOM_PROCESSES];
     uint32_t process_count;
     bool expandable; /* expandable_segments was on */
-    /* vLLM: tokens, then bytes; of VLLM_AVAILABLE GiB, which may be below 0 */
+    /* vLLM: tokens, then bytes (needed: by VLLM_FREE what it wants of the device, whose total and free are
+     * above); of VLLM_AVAILABLE GiB, which may be below 0 */
     uint64_t max_seq_len, fits_len, needed, available;
     double available_gib;
     /* the kernel's victim; of llama.cpp and TensorFlow the backend */

@@ -132,12 +132,33 @@ static enum pl_cause killed_by_kernel(const struct pl_death *d, const char *befo
     return PL_CAUSE_KILLED_BY_KERNEL_OOM;
 }
 
+/* It wants a share of the whole device, and others hold too much of it. What would do is rounded down. */
+static void too_little_free(const struct pl_oom *o, struct sentence *s) {
+    unsigned share =
+        o->total > 0 && o->free < o->total ? (unsigned)((double)o->free * 100 / (double)o->total) : 0;
+    say(s, "%s: %.2f of %.2f GiB were free and gpu_memory_utilization asks for %.2f",
+        cause_text[PL_CAUSE_CONFIG_FAILED], gib(o->free), gib(o->total), gib(o->needed));
+    if (share > 0) say(s, ": lower it to 0.%02u, or", share);
+    say(s, "%s end what else holds memory there", share > 0 ? "" : ":");
+}
+
 /* What an engine says of its own settings, in a sentence with a way out. */
 static enum pl_cause does_not_fit(const struct pl_oom *o, const char *line, struct sentence *s) {
     if (o->kind == PL_OOM_VLLM_NO_BLOCKS) {
         say(s, "%s for the KV cache: raise gpu_memory_utilization, or take a smaller model or more GPUs",
             cause_text[PL_CAUSE_GPU_OUT_OF_MEMORY]);
         return PL_CAUSE_GPU_OUT_OF_MEMORY;
+    }
+    if (o->kind == PL_OOM_VLLM_PROFILING) {
+        say(s,
+            "%s: what is free on the GPU changed while the engine measured it, because another process took "
+            "or gave back some; start it again",
+            cause_text[PL_CAUSE_INIT_FAILED]);
+        return PL_CAUSE_INIT_FAILED;
+    }
+    if (o->kind == PL_OOM_VLLM_FREE) {
+        too_little_free(o, s);
+        return PL_CAUSE_CONFIG_FAILED;
     }
     if (o->fits_len != PL_OOM_UNKNOWN && o->max_seq_len != PL_OOM_UNKNOWN)
         say(s,

@@ -21,6 +21,7 @@ enum pl_replace_rule { PL_REPLACE_LISTED = 1, PL_REPLACE_OURS = 2, PL_REPLACE_ST
 #define PL_REPLACE_REASONS(X) \
     X(LEAK,         "leak",         ENFORCE, GUARD,   PL_REPLACE_LISTED | PL_REPLACE_OURS) \
     X(FORECAST,     "forecast",     ENFORCE, GUARD,   PL_REPLACE_LISTED | PL_REPLACE_OURS) \
+    X(BUDGET,       "budget",       GUARD,   GUARD,   PL_REPLACE_LISTED | PL_REPLACE_OURS) \
     X(HOST_RSS,     "host_rss",     GUARD,   GUARD,   PL_REPLACE_LISTED | PL_REPLACE_OURS) \
     X(HANG,         "hang",         GUARD,   GUARD,   PL_REPLACE_LISTED | PL_REPLACE_OURS) \
     X(MAX_REQUESTS, "max_requests", GUARD,   GUARD,   PL_REPLACE_OURS) \

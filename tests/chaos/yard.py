@@ -176,7 +176,12 @@ class Yard:
             others = sum(w["state"] not in ("ready", "gone") for w in s["workers"])
             if ready != self.workers_of[s["name"]] or others:
                 return False
-        return True
+        return not self.killed or not self.leaving(status["pid"]["main"])
+
+    def leaving(self, main):
+        """Mains before this one that finish what they have: a worker that was killed is missed there for as long, since
+        its successor is this one's alone."""
+        return [p for p in host.mains_of(self.keeper()) if p != main]
 
     def until(self, condition, what, timeout=HEALTHY_S):
         deadline = time.monotonic() + timeout

@@ -318,7 +318,7 @@ def test_a_request_is_sent_again_when_the_server_is_killed_before_it_answered(se
 
 
 @pytest.mark.parametrize("why, cause, words", [
-    ("memory", "exited", "ValueError: Available memory on node 0"),
+    ("memory", "config_failed", "15.53 of 18.09 GiB were free and gpu_memory_utilization asks for 16.64: lower it to 0.85"),
     ("flag", "config_failed", "Sleep mode is not supported on current platform"),
 ])
 def test_an_engine_that_cannot_start_says_why(serve, why, cause, words):

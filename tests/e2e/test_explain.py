@@ -109,6 +109,17 @@ def test_looks_are_limited_and_force_lifts_the_limit(server):
     assert once["mode"] == "inline"
 
 
+def test_a_first_look_that_had_too_little_time_is_no_first_look(server):
+    """A person is told at once, with status 4; a second look would find that nothing grows, since nothing was seen before."""
+    since = server.log.mark()
+    assert server.post("/short", {"looks": "x"}).status == 200
+    report = explain(server, "--again", "60s", "--force", status=4)
+    assert report["complete"] is False
+    assert server.wait_for("explain.done", since=since)["complete"] in (False, "false")
+    server.post("/leak", {"n": 1})
+    assert explain(server, "--again", "0s", "--force")["complete"] and not server.log.find("explain.again")
+
+
 def test_nothing_is_held_afterwards(server):
     explain(server, "--again", "0s", "--force", "--mode", "inline")
     explain(server, "--again", "0s", "--force")
@@ -198,6 +209,39 @@ def test_a_verdict_looks_once_with_the_history_on(serve, cache):
         server.wait_until(lambda: traffic.count > 50)
     assert len(server.log.find("explain.done")) == 1
     assert server.status()["services"][0]["workers"][0]["verdict"]["holder"].endswith(" KEPT")
+
+
+def on_a_verdict(serve, cache, short):
+    """(server, its explain.again, its explain.done) of a verdict whose looks have no time where `short` has an x."""
+    server = start(serve, cache, "--mode", "observe", "--replace.host_rss", "64MiB", env={"SHORT_LOOKS": short})
+    with Traffic(server, ["/leak"]):
+        done = server.wait_for("explain.done", {"why": "host_rss"}, timeout=150)
+    return server, server.log.find("explain.again"), done
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("short, look", [("x", 1), (".x", 2)], ids=["first", "second"])
+def test_a_look_that_had_too_little_time_is_taken_again_with_more(serve, cache, short, look):
+    server, again, done = on_a_verdict(serve, cache, short)
+    assert [(e["reason"], e["look"], e["try"], e["of"], e["deadline_ms"], e["why"]) for e in again] == [
+        ("incomplete", look, 2, 3, 20000, "host_rss")]
+    assert done["complete"] in (True, "true") and done["tries"] == 2
+    report = json.loads((server.folder / "state/explain" / done["file"]).read_text())
+    assert report["looks"] == 2 and next(f for f in report["findings"] if f["growing"])["holder"] == "KEPT"
+    said = server.status()["services"][0]["workers"][0]["verdict"]
+    assert said["explain"] == {"state": "done", "tries": 2} and said["holder"].endswith(" KEPT")
+
+
+@pytest.mark.full
+def test_looks_that_never_have_enough_time_come_to_an_end_and_say_so(serve, cache):
+    server, again, done = on_a_verdict(serve, cache, "xxxxxx")
+    assert [(e["try"], e["deadline_ms"]) for e in again] == [(2, 20000), (3, 40000)]
+    assert done["complete"] in (False, "false") and done["tries"] == 3
+    assert server.status()["services"][0]["workers"][0]["verdict"]["explain"] == {"state": "incomplete", "tries": 3}
+    assert "its holder was not found (incomplete after 3 tries: plimsoll explain --force" in server.verb("status").stdout
+    with Traffic(server, ["/leak"]) as traffic:
+        server.wait_until(lambda: traffic.count > 50)
+    assert len(server.log.find("explain.done")) == 1
 
 
 @pytest.mark.full

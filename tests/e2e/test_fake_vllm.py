@@ -23,7 +23,7 @@ EXCHANGES = {e["name"]: e for e in json.loads((DATA / "exchanges.json").read_tex
 
 @pytest.fixture
 def fake(tmp_path):
-    """fake("--flag", …): its port. It is started alone, without anybody in front of it."""
+    """fake("--flag", …): its port, and `fake.said` its lines. It is started alone, without anybody in front of it."""
     started = []
 
     def start(*flags):
@@ -33,8 +33,10 @@ def fake(tmp_path):
         words = [sys.executable, ROOT / "tests/e2e/servers/vllm", "serve", "tiny", "--host", "127.0.0.1", "--port", str(port)]
         process = subprocess.Popen([*words, *flags], env=env, stderr=subprocess.PIPE, text=True, start_new_session=True)
         started.append(process)
-        while "startup complete" not in (line := process.stderr.readline()):
-            assert line, "it ended before it was ready"
+        start.said = []
+        while not start.said or "startup complete" not in start.said[-1]:
+            start.said.append(process.stderr.readline())
+            assert start.said[-1], "it ended before it was ready"
         return port
 
     yield start
@@ -96,6 +98,11 @@ def test_every_recorded_exchange_is_answered_as_recorded(fake):
         compare(name, ask(port, request, body))
         compared += 1
     assert compared >= 32
+
+
+def test_what_it_says_while_it_starts_is_what_was_recorded(fake):
+    fake()
+    assert "".join(fake.said) == (DATA / "boot/cpu_eager.log").read_text()
 
 
 @pytest.mark.parametrize("name, tokens, limit", [("clamped_max_tokens", 2040, 100), ("error_prompt_equals_limit", 2048, None)])

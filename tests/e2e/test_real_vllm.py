@@ -94,3 +94,10 @@ def test_a_restart_lets_streams_end(served):
     reply, whole = read_reply(sock)
     sock.close()
     assert whole and reply.body.endswith(b"data: [DONE]\n\n") and b'"finish_reason":"length"' in reply.body
+
+
+def test_its_start_is_as_its_command_and_its_plan_say(served):
+    checked = served.wait_for("plan.checked")
+    assert (checked["against"], checked["actual_bytes"], checked["capacity"]) == ("command", 16 << 20, 4)
+    served.wait_until(lambda: 'component="weights",state="planned"' in "".join(lines_of(served, "plimsoll_plan_bytes")), what="a plan")
+    assert not served.log.find("plan.drift"), "the planner counts this model's cache as the engine does"

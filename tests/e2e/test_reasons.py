@@ -153,4 +153,4 @@ def test_a_word_that_is_no_reason_is_an_error_with_its_place(serve):
     server = serve("service:Leaky", "--replace.when", "hang,leek", service="leaky")
     assert server.wait_exit() == 3
     text = server.log.text()
-    assert "replace.when" in text and "leek" in text and "leak, forecast, host_rss, hang" in text
+    assert "replace.when" in text and "leek" in text and "leak, forecast, budget, host_rss, hang" in text

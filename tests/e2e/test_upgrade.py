@@ -150,6 +150,20 @@ def test_no_upgrade_while_requests_wait_for_a_worker_that_still_starts(serve):
     assert server.post("/x", timeout=60).status == 200
 
 
+def test_idle_connections_of_the_old_main_are_closed_when_its_workers_were_replaced(serve):
+    """The next request on one would find nobody there, while the new main has a warm worker."""
+    server = serve("service:Simple", service="simple").ready()
+    kept = connect(server.address, timeout=60)
+    send_head(kept, "GET", "/schema.json")
+    assert read_reply(kept)[1]
+    old = server.main_pid()
+    upgraded(server)
+    assert server.verb("restart", "simple").returncode == 0
+    assert kept.recv(1) == b"", "it is not kept until its own time is over"
+    server.wait_for("main.left", {"pid": old, "cut": 0})
+    assert server.post("/predict", {"text": "abc"}).body == b"ABC"
+
+
 def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):
     """Twice, then a crash, then a stop with a stream open on the main before."""
     server = serve("service:Feature").ready(workers=2)

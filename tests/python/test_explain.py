@@ -450,6 +450,42 @@ def test_growth_is_between_two_looks():
     assert report["findings"][0]["words"].startswith("f.py:1 X[list] -> 4096 blocks, 2.00 MiB")
 
 
+def test_a_look_that_has_not_seen_all_is_nothing_to_compare_with():
+    """Else the next one would be a second look, at which nothing grows because nothing was seen before."""
+    e, _ = looker()
+    row = lambda size: {"kind": "module_global", "holder": "X", "file": "f.py", "line": 1, "container": "list", "ages": [],  # noqa: E731
+                        "shapes": [], "blocks": size // 512, "bytes": size}  # fmt: skip
+    told = []
+    for complete, rows, total in ((False, [], 100), (False, [row(512)], 110), (True, [row(51200)], 120), (False, [row(512)], 130),
+                                  (True, [row(51200 + 512 * 50)], 170)):  # fmt: skip
+        report = {"complete": complete, "findings": rows}
+        e._growth(report, {"/a": total})
+        told.append((report["looks"], rows[0].get("blocks_per_request") if rows else None, rows[0]["growing"] if rows else None))
+    assert told == [(1, None, None), (1, None, None), (1, None, None), (2, -9.9, False), (2, 1.0, True)]
+
+
+def test_the_host_too_is_compared_with_what_has_seen_all(monkeypatch):
+    e, _ = looker()
+    walks = iter([{"complete": False, "host": {}, "stats": {}, "findings": [], "_lengths": {"1": 5}},
+                  {"complete": True, "host": {}, "stats": {"objects": 7}, "findings": [], "_lengths": {"1": 50}},
+                  {"complete": False, "host": {}, "stats": {}, "findings": []}])  # fmt: skip
+    monkeypatch.setattr(e, "_walk", lambda *args, **more: next(walks))
+    seen = []
+    for _ in range(3):
+        e.look({"mode": "inline", "force": True})
+        seen.append((e._host_last and e._host_last["lengths"], e._objects))
+    assert seen == [(None, 0), ({1: 50}, 7), ({1: 50}, 7)]
+
+
+def test_a_look_that_is_taken_again_belongs_to_the_same_explanation():
+    e, _ = looker()
+    assert "report" in e.look({"mode": "inline"}) and e._runs == 1
+    assert e.look({"mode": "inline"})["refused"] == "limit"
+    assert "report" in e.look({"mode": "inline", "retry": True}) and "report" in e.look({"mode": "inline", "retry": True}) and e._runs == 1
+    fresh, _ = looker()
+    assert "report" in fresh.look({"mode": "inline", "retry": True}) and fresh._runs == 1, "the one before came to no look"
+
+
 @pytest.mark.parametrize("gained, requests, growing", [(300, 300, True), (0, 300, False), (15, 20, False), (40, 300, False), (-20, 300, False)])
 def test_a_leak_that_has_gone_on_for_long_still_grows(gained, requests, growing):
     """1 % more in the hundreds of requests between two looks, and one block for each of them."""

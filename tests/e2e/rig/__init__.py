@@ -3,12 +3,12 @@
 from .eventlog import EventLog
 from .fake import FakeWorker
 from .host import descendants, state_of
-from .load import Load, Outcome
+from .load import Load, Outcome, Paced
 from .server import Server, paths
 from .wire import Reply, Secure, connect, leave, read_reply, request, send_head
 from .ws import WebSocket
 
 __all__ = [
-    "EventLog", "FakeWorker", "Load", "Outcome", "Reply", "Secure", "Server", "WebSocket", "connect", "descendants", "leave",
+    "EventLog", "FakeWorker", "Load", "Outcome", "Paced", "Reply", "Secure", "Server", "WebSocket", "connect", "descendants", "leave",
     "paths", "read_reply", "request", "send_head", "state_of",
 ]

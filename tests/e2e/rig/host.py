@@ -91,6 +91,16 @@ def watch_of(keeper):
     return None
 
 
+def mains_of(keeper):
+    """The pids of that keeper's mains: one, or more while those before it finish what they have."""
+    def is_main(pid):
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"main"]
+        except OSError:
+            return False
+    return [pid for pid in descendants(keeper) if is_main(pid)]
+
+
 def describe(pid):
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()

@@ -99,3 +99,26 @@ class Load:
 
     def of(self, kind, status=None):
         return [o for o in self.outcomes if o.kind == kind and status in (None, o.status)]
+
+
+class Paced:
+    """Requests one after the other at a steady rate, until the block is left; their statuses."""
+
+    def __init__(self, server, path, body, per_s):
+        self.server, self.path, self.body, self.pause = server, path, body, 1 / per_s
+        self.statuses, self._stop = [], threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self):
+        conn = wire.connection(self.server.address)
+        while not self._stop.wait(self.pause):
+            self.statuses.append(wire.exchange(conn, "POST", self.path, self.body).status)
+        conn.close()

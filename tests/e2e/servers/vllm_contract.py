@@ -6,6 +6,7 @@ A word is a token here, a chat template five; every token that is made is " 754"
 import itertools
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -16,6 +17,8 @@ STOPPING = "cannot schedule new futures after shutdown"
 BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
 NOT_FOUND = (404, {"detail": "Not Found"})
 _count = itertools.count(1)
+# What its start said of its cache, when that was not the recorded one: tokens, and nothing of bytes.
+cache = {}
 # Names that it answers to (--served-model-name); the first one is what it calls itself.
 served = [MODEL]
 
@@ -157,11 +160,27 @@ def tokenize(asked, max_len=MAX_LEN):
     return {"count": count, "max_model_len": max_len, "tokens": list(range(1, count + 1)), "token_strs": None}
 
 
+def take_start(lines):
+    """The cache of another start than the recorded one."""
+    tokens = re.search(r"KV cache size: ([\d,]+) tokens", "\n".join(lines))
+    if tokens:
+        n = int(tokens[1].replace(",", ""))
+        cache.update(kv_cache_size_tokens=n, num_gpu_blocks=n // 128, kv_cache_memory_bytes=None)
+
+
+def _cache_line(line):
+    for key, value in cache.items():
+        line = re.sub(rf'\b{key}="[^"]*"', f'{key}="{value}"', line)
+    return line
+
+
 def metrics(running, waiting):
     values = {"vllm:num_requests_running": running, "vllm:num_requests_waiting": waiting}
     lines = []
     for line in METRICS.read_text().splitlines():
         name = line.partition("{")[0]
+        if name == "vllm:cache_config_info":
+            line = _cache_line(line)
         line = line.replace('model_name="tiny"', f'model_name="{served[0]}"')
         lines.append(f"{line.rpartition(' ')[0]} {float(values[name])}" if name in values else line)
     return "\n".join(lines) + "\n"

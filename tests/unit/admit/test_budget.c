@@ -225,6 +225,20 @@ TEST(what_fitted_at_some_time_is_no_fault_of_the_request) {
     assert_string_equal(arrive(0, 12 * GB + 1, &on_one), "context_length");
 }
 
+TEST(a_gap_is_no_time_to_say_that_there_is_no_room) {
+    static const struct pl_admit_supply gap = { .was_ready = true, .boot_left_ms = 500 };
+    begin(0, 8);
+    a.places[0].ever = 12 * GB;
+    pl_admit_set_budget(&a, 0, GB); /* the worker that ends holds the rest */
+    assert_string_equal(arrive(0, 8 * GB, &on_one), "budget");
+    assert_string_equal(arrive(1, 8 * GB, &gap), "wait");
+    assert_string_equal(arrive(2, 13 * GB, &gap), "context_length");
+    assert_null(pl_admit_next(&a, &on_one, 11)); /* the next one is there, and so is the old one's memory */
+    pl_admit_set_budget(&a, 0, 10 * GB);
+    assert_ptr_equal(pl_admit_next(&a, &on_one, 12), &e[1]);
+    pl_admit_release(&a, &e[1], true, 13);
+}
+
 TEST(what_others_have_and_what_is_kept_back_is_not_free) {
     begin(0, 8);
     a.places[0].kept = 2 * GB;
@@ -319,6 +333,7 @@ TEST(a_device_that_does_not_answer_lets_nobody_in) {
 RUN(cmocka_unit_test(what_was_taught_before_there_was_a_measure_holds_when_there_is_one),
     cmocka_unit_test(retries_of_the_allocator_lower_it_a_little_and_those_of_an_oom_are_one_with_it),
     cmocka_unit_test(what_fitted_at_some_time_is_no_fault_of_the_request),
+    cmocka_unit_test(a_gap_is_no_time_to_say_that_there_is_no_room),
     cmocka_unit_test(what_others_have_and_what_is_kept_back_is_not_free),
     cmocka_unit_test(one_that_is_still_learnt_is_charged_and_only_told),
     cmocka_unit_test(those_that_all_fit_are_never_held_back),

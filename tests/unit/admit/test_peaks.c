@@ -118,10 +118,27 @@ TEST(one_that_teaches_nothing_is_tried_three_times) {
     assert_true(pl_peaks_may_try(&p, "/a", 2) && pl_peaks_known(&p, "/a", 2));
 }
 
+/* It is asked for with every request, and remembered between lessons. */
+TEST(the_largest_is_what_a_look_at_every_size_would_find) {
+    uint32_t seed = 12345;
+    for (int i = 0; i < 20000; i++) {
+        char path[8];
+        seed = seed * 1664525 + 1013904223;
+        snprintf(path, sizeof path, "/%u", seed >> 8 & 3);
+        uint64_t bytes = seed >> 10 & 0xfff, peak = seed >> 12 & 0xffff;
+        teach(path, bytes, i % 97 == 0 ? peak * 50 : peak, (seed >> 28) % 5 == 0 ? 1 + (seed >> 26 & 7) : 1);
+        uint64_t remembered = pl_peaks_largest(&p), any = of(path, 0);
+        for (uint32_t k = 0; k < p.count; k++) p.at[k].most_known = false;
+        assert_int_equal(remembered, pl_peaks_largest(&p));
+        assert_int_equal(any, of(path, 0));
+    }
+}
+
 #define ANEW(test) cmocka_unit_test_setup_teardown(test, begin, begin)
 RUN(ANEW(nothing_is_known_of_what_was_never_seen), ANEW(the_largest_of_its_size_counts_and_sizes_are_apart),
     ANEW(between_two_sizes_it_is_a_line_and_above_the_largest_in_proportion_for_an_octave),
     ANEW(what_happened_once_is_forgotten), ANEW(a_batch_shares_what_does_not_grow_with_it),
     ANEW(a_batch_that_gets_smaller_as_it_grows_is_all_shared), ANEW(what_cannot_be_teaches_nothing),
     ANEW(routes_are_bounded_and_the_last_one_stands_for_the_rest),
-    ANEW(one_that_teaches_nothing_is_tried_three_times))
+    ANEW(one_that_teaches_nothing_is_tried_three_times),
+    ANEW(the_largest_is_what_a_look_at_every_size_would_find))

@@ -308,7 +308,7 @@ TEST(what_several_keys_say_together_is_checked) {
             "plimsoll.yaml:1:53: limits.replay: 2MiB is more than limits.body, 1MiB", "");
     refused("services: {c: {run: s, replace: {when: [hang, leek]}}}\n",
             "plimsoll.yaml:1:40: replace.when: 'leek' is no reason",
-            "reasons are leak, forecast, host_rss, hang");
+            "reasons are leak, forecast, budget, host_rss, hang");
     struct pl_err err;
     struct pl_config *cfg =
         read_text("services:\n  a: {run: s, limits: {body: 1MiB}}\n  b: {run: t, route: {path: /a}}\n"

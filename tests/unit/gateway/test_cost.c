@@ -4,6 +4,7 @@
 
 #include "admit/board.h"
 #include "admit/budget.h"
+#include "admit/ordinary.h"
 #include "admit/peaks.h"
 #include "base/ring.h"
 #include "world.h"
@@ -103,6 +104,37 @@ TEST(what_its_like_have_taken_is_charged) {
     served(wb, b);
     served(wc, c);
     assert_int_equal(budget().charged_bytes, 0);
+}
+
+TEST(what_an_ordinary_request_takes_is_told_to_whom_it_concerns) {
+    on_card();
+    taught(PL_PEAKS_KNOWN, 200);
+    for (unsigned i = 0; i < PL_ORDINARY_KNOWN; i++) {
+        W.hooks.room_changed(W.hooks.ctx);
+        assert_int_equal(world_needs, 0);
+        int fd = ask("/p");
+        served(worker_takes(1), fd);
+    }
+    W.hooks.room_changed(W.hooks.ctx);
+    assert_int_equal(world_needs, 200ull * MIB);
+    set("memory.budget", "1GiB"); /* nothing that a worker could eat */
+    W.hooks.room_changed(W.hooks.ctx);
+    assert_int_equal(world_needs, 0);
+}
+
+TEST(what_runs_is_known_by_its_charge_where_all_are_charged) {
+    on_card();
+    assert_int_equal(W.hooks.charged(W.hooks.ctx, &W.workers[0]), 0);
+    int a = ask("/p"), wa = worker_takes(1); /* nothing is known of it */
+    assert_true(W.hooks.charged(W.hooks.ctx, &W.workers[0]) == UINT64_MAX);
+    served(wa, a);
+    taught(PL_PEAKS_KNOWN, 200);
+    int b = ask("/p"), wb = worker_takes(1), c = ask("/p"), wc = worker_takes(1);
+    assert_int_equal(W.hooks.charged(W.hooks.ctx, &W.workers[0]), 400ull * MIB);
+    served(wb, b);
+    assert_int_equal(W.hooks.charged(W.hooks.ctx, &W.workers[0]), 200ull * MIB);
+    served(wc, c);
+    assert_int_equal(W.hooks.charged(W.hooks.ctx, &W.workers[0]), 0);
 }
 
 TEST(while_it_learns_nobody_is_held_back_unless_asked_for) {
@@ -387,6 +419,8 @@ TEST(a_worker_that_tells_nothing_holds_an_orphan_until_it_is_old) {
 
 RUN(IN_WORLD(a_card_is_measured_and_told), IN_WORLD(a_worker_that_takes_its_card_late_is_measured_then),
     IN_WORLD(what_its_like_have_taken_is_charged),
+    IN_WORLD(what_an_ordinary_request_takes_is_told_to_whom_it_concerns),
+    IN_WORLD(what_runs_is_known_by_its_charge_where_all_are_charged),
     IN_WORLD(while_it_learns_nobody_is_held_back_unless_asked_for),
     IN_WORLD(one_of_a_kind_never_seen_runs_alone_and_the_others_wait_for_what_it_teaches),
     IN_WORLD(a_route_that_teaches_nothing_is_only_counted),

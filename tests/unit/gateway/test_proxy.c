@@ -1,4 +1,6 @@
 /* Plain requests, bodies, replies, limits: what passes and what does not. */
+#include <malloc.h>
+
 #include "world.h"
 
 TEST(a_request_and_its_reply_go_through_byte_for_byte) {
@@ -231,6 +233,44 @@ TEST(kept_bodies_share_one_cap) {
     close(d);
 }
 
+static size_t memory_in_use(void) { /* 0 under a sanitizer, whose allocator tells nothing */
+    struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+
+TEST(a_kept_body_that_its_worker_is_slow_to_take_is_in_memory_once) {
+    enum { BYTES = 3 << 20 };
+    static char body[BYTES + 1];
+    char head[128];
+    memset(body, 'a', BYTES);
+    for (size_t i = 1; i < BYTES - 1; i += 1000) body[i] = (char)('b' + i / 1000 % 20);
+    body[0] = body[BYTES - 1] = '"';
+    worker_starts(1);
+    int c = client();
+    snprintf(
+        head, sizeof head,
+        "POST /predict HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+        BYTES);
+    size_t before = memory_in_use();
+    put(c, head);
+    put_bytes(c, body, BYTES);
+    int w = worker_takes(1);
+    turn();
+    assert_true(memory_in_use() < before + BYTES + BYTES / 2);
+    read_ends(w, body + BYTES - 2000);
+    const char *at = strstr(seen, "\r\n\r\n");
+    assert_non_null(at);
+    assert_true(strlen(at + 4) == BYTES && memcmp(at + 4, body, BYTES) == 0);
+    reply(w, "[]");
+    read_ends(c, "[]");
+    put(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); /* over the same two connections */
+    read_ends(w, "\r\n\r\n");
+    reply(w, "{}");
+    read_ends(c, "{}");
+    close(w);
+    close(c);
+}
+
 TEST(a_slow_client_pauses_the_worker_and_loses_nothing) {
     enum { BODY = 6 << 20 };
     char *body = malloc(BODY);
@@ -442,6 +482,7 @@ RUN(IN_WORLD(a_request_and_its_reply_go_through_byte_for_byte),
     IN_WORLD(the_client_waits_for_100_continue_only_when_the_body_is_wanted),
     IN_WORLD(a_large_body_flows_with_back_pressure_and_bounded_memory),
     IN_WORLD(a_large_chunked_body_flows_as_chunks), IN_WORLD(kept_bodies_share_one_cap),
+    IN_WORLD(a_kept_body_that_its_worker_is_slow_to_take_is_in_memory_once),
     IN_WORLD(a_slow_client_pauses_the_worker_and_loses_nothing),
     IN_WORLD(an_http_1_0_client_gets_a_length_or_505),
     IN_WORLD(a_reply_that_ends_with_its_connection_becomes_chunks),

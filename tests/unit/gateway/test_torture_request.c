@@ -120,5 +120,43 @@ TEST(chunks_both_ways) {
 TEST(an_answer_of_our_own) { tortured("GET /livez HTTP/1.1\r\nHost: h\r\n\r\n", "", "HTTP/1.1 200"); }
 TEST(a_refusal) { tortured("GET /x HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", "", "HTTP/1.1 400"); }
 
-RUN(cmocka_unit_test(a_body_of_json_and_an_answer), cmocka_unit_test(chunks_both_ways),
+/* `count` requests at once over kept connections, `rounds` times; allocations that this took. */
+static size_t asked_for(const int *clients, int *workers, unsigned count, unsigned rounds) {
+    static const char request[] = "POST /predict HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                                  "Content-Length: 28\r\n\r\n{\"model\":\"m\",\"prompt\":\"abc\"}";
+    torture.fails = 0;
+    torture.asked = 0;
+    torture_resumes();
+    for (unsigned r = 0; r < rounds; r++) {
+        for (unsigned i = 0; i < count; i++) put(clients[i], request);
+        for (unsigned i = 0; i < count; i++) {
+            if (workers[i] == -1) workers[i] = worker_takes(1);
+            read_until(workers[i], "abc\"}");
+        }
+        for (unsigned i = 0; i < count; i++) reply(workers[i], "{\"x\":1}");
+        for (unsigned i = 0; i < count; i++) read_ends(clients[i], "{\"x\":1}");
+    }
+    torture_pauses();
+    return torture.asked;
+}
+
+TEST(nothing_is_asked_for_once_as_many_have_been_there) {
+    enum { MOST = 60 }; /* fewer than the backlog of the worker */
+    int clients[MOST], workers[MOST];
+    world_begins(NULL);
+    worker_starts(1);
+    for (unsigned i = 0; i < MOST; i++) clients[i] = client();
+    memset(workers, -1, sizeof workers);
+    for (unsigned count = 1; count <= MOST; count *= MOST) {
+        asked_for(clients, workers, count, 3);
+        size_t asked = asked_for(clients, workers, count, 10);
+        if (asked != 0) fail_msg("%zu allocations for %u requests, %u at once", asked, 10 * count, count);
+    }
+    for (unsigned i = 0; i < MOST; i++) leave(clients[i]);
+    for (unsigned i = 0; i < MOST; i++) close(workers[i]);
+    world_ends(NULL);
+}
+
+RUN(cmocka_unit_test(nothing_is_asked_for_once_as_many_have_been_there),
+    cmocka_unit_test(a_body_of_json_and_an_answer), cmocka_unit_test(chunks_both_ways),
     cmocka_unit_test(an_answer_of_our_own), cmocka_unit_test(a_refusal))

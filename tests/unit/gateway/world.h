@@ -24,7 +24,9 @@
 #include "page_writer.h"
 #include "unit.h"
 
-enum { WORKERS = 3, TEXT_BYTES = 1 << 22 };
+enum { WORKERS = 3, MORE_SERVICES = 2, TEXT_BYTES = 1 << 22 };
+
+static size_t world_more; /* services beside the first: 0, or MORE_SERVICES, set before world_begins() */
 
 static uint64_t world_ms;
 static uint64_t world_now(void *ctx) {
@@ -39,7 +41,7 @@ static struct {
     struct pl_timers *timers;
     struct pl_gateway *gateway;
     struct pl_crew_hooks hooks;
-    struct pl_service service;
+    struct pl_service service, more[MORE_SERVICES];
     struct pl_worker workers[WORKERS];
     int listeners[WORKERS]; /* of the workers */
     union page_memory pages[WORKERS];
@@ -62,12 +64,11 @@ static size_t seen_len;
 /* --- the crew */
 size_t pl_crew_service_count(const struct pl_crew *c) {
     (void)c;
-    return 1;
+    return 1 + world_more;
 }
 struct pl_service *pl_crew_service(struct pl_crew *c, size_t i) {
     (void)c;
-    (void)i;
-    return &W.service;
+    return i == 0 ? &W.service : &W.more[i - 1];
 }
 struct pl_worker *pl_service_pick(struct pl_service *s) {
     struct pl_worker *best = NULL;
@@ -128,6 +129,11 @@ bool pl_look_room(const struct pl_crew *c, const char *devices, struct pl_room *
 void pl_look_places(struct pl_worker *w, char out[PL_ROOM_NAMES]) {
     (void)w;
     snprintf(out, PL_ROOM_NAMES, "%s", world_places);
+}
+static uint64_t world_needs;
+void pl_room_needs(struct pl_service *s, uint64_t request_bytes) {
+    (void)s;
+    world_needs = request_bytes;
 }
 bool pl_look_out_of_service(const struct pl_worker *w) {
     (void)w;
@@ -258,13 +264,11 @@ static inline uint64_t id_seen(void) {
     assert_non_null(at);
     return strtoull(at + 15, NULL, 16);
 }
-static void worker_starts(unsigned slot) {
+static void worker_starts_of(struct pl_service *s, unsigned slot) {
     struct pl_worker *w = &W.workers[slot - 1];
     struct sockaddr_un a = { .sun_family = AF_UNIX };
     struct pl_err err;
-    *w = (struct pl_worker){
-        .service = &W.service, .slot = slot, .generation = slot, .state = PL_WORKER_READY
-    };
+    *w = (struct pl_worker){ .service = s, .slot = slot, .generation = slot, .state = PL_WORKER_READY };
     char path[sizeof w->to.at.un.sun_path];
     snprintf(path, sizeof path, "%s/%u", W.folder, slot);
     assert_true(pl_dial_to_path(&w->to, path));
@@ -276,12 +280,13 @@ static void worker_starts(unsigned slot) {
     page_write_head(&W.pages[slot - 1]);
     page_counts(&W.pages[slot - 1])->features = PL_PAGE_F_RECORDS;
     assert_true(pl_page_open(&w->page, &W.pages[slot - 1], sizeof W.pages[slot - 1], &err));
-    w->next = W.service.workers;
-    W.service.workers = w;
+    w->next = s->workers;
+    s->workers = w;
     w->routable = true;
-    W.service.was_ready = true;
-    W.hooks.supply_changed(W.hooks.ctx, &W.service);
+    s->was_ready = true;
+    W.hooks.supply_changed(W.hooks.ctx, s);
 }
+static inline void worker_starts(unsigned slot) { worker_starts_of(&W.service, slot); }
 /* The process is reaped; its sockets were closed by the test before. */
 static void worker_dies(unsigned slot) {
     struct pl_worker *w = &W.workers[slot - 1];
@@ -291,12 +296,12 @@ static void worker_dies(unsigned slot) {
     w->exited = true;
     W.hooks.unroutable(W.hooks.ctx, w);
     W.hooks.exited(W.hooks.ctx, w);
-    W.hooks.supply_changed(W.hooks.ctx, &W.service);
+    W.hooks.supply_changed(W.hooks.ctx, w->service);
 }
 static void worker_gone(unsigned slot) {
     struct pl_worker *w = &W.workers[slot - 1];
     W.hooks.gone(W.hooks.ctx, w);
-    for (struct pl_worker **at = &W.service.workers; *at != NULL; at = &(*at)->next)
+    for (struct pl_worker **at = &w->service->workers; *at != NULL; at = &(*at)->next)
         if (*at == w) {
             *at = w->next;
             break;
@@ -310,12 +315,14 @@ static bool own_answer(void *ctx, struct pl_conn *c) {
     pl_conn_reply(c, &r);
     return true;
 }
-static inline void set(const char *key, const char *text) {
+static inline void set_of(size_t service, const char *key, const char *text) {
     struct pl_err err;
-    size_t service =
-        strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0 ? PL_CFG_INSTANCE : 0;
     if (!pl_config_set(W.app.config, service, key, text, PL_FROM_FLAG, "test", &err)) fail_msg("%s", err.msg);
     if (W.gateway != NULL) pl_gateway_reconfigured(W.gateway, 1000, 64 << 20);
+}
+static inline void set(const char *key, const char *text) {
+    bool instance = strncmp(key, "limits.head", 11) == 0 || strncmp(key, "http.", 5) == 0;
+    set_of(instance ? PL_CFG_INSTANCE : 0, key, text);
 }
 static int world_begins(void **state) {
     struct pl_err err = { 0 };
@@ -340,8 +347,18 @@ static int world_begins(void **state) {
     W.app.log = pl_log_create(&lo);
     W.app.metrics = pl_metrics_create(10000);
     W.app.config = pl_config_create();
-    assert_true(pl_config_add_target(W.app.config, "service:Digits", NULL, false, &err));
+    static const char several[] = "services:\n  first: {run: 'a:A', route: {path: /first}}\n"
+                                  "  second: {run: 'a:B', route: {path: /second}}\n"
+                                  "  third: {run: 'a:C', route: {path: /third}}\n";
+    char *none[] = { NULL };
+    if (world_more == 0)
+        assert_true(pl_config_add_target(W.app.config, "service:Digits", NULL, false, &err));
+    else if (!pl_config_read_yaml(W.app.config, "plimsoll.yaml", several, sizeof several - 1, none, &err))
+        fail_msg("%s", err.msg);
     W.service.config = &W.app.config->services[0];
+    for (size_t i = 0; i < world_more; i++)
+        W.more[i] =
+            (struct pl_service){ .config = &W.app.config->services[i + 1], .index = (uint32_t)(i + 1) };
     W.timers = pl_timers_create(&W.loop, &world_clock);
     struct pl_gateway_options o = { .app = &W.app,
                                     .timers = W.timers,

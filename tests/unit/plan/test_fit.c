@@ -289,6 +289,10 @@ TEST(wishes_that_cannot_be_are_usage_errors) {
     assert_int_equal(g.count, 2);
     assert_true(pl_gpu_parse("rtx4090", &g, &err));
     assert_int_equal(g.count, 1);
+    assert_true(pl_gpu_parse("NVIDIA H100 80GB HBM3:83491840KiBx1", &g, &err)); /* as the driver says it */
+    assert_true(g.count == 1 && g.class == PL_GPU_HOPPER && g.total_bytes == UINT64_C(81081) << 20);
+    assert_true(pl_gpu_parse("NVIDIA GeForce RTX 4090:20GiBx2", &g, &err)); /* less than such a card has */
+    assert_true(g.count == 2 && g.total_bytes == UINT64_C(20) << 30);
     assert_true(pl_gpu_parse("mine:79.25GiBx3", &g, &err));
     assert_int_equal(g.total_bytes, 317 * PL_GIB / 4);
     assert_int_equal(g.count, 3);

@@ -97,7 +97,7 @@ TEST(every_message_is_read_to_the_byte) {
         if (!pl_oom_in_line(text->text, text->len, &said) || said.kind != o.kind)
             fail_msg("row %u: not taken as the program's own words", row);
     }
-    assert_int_equal(row, 36);
+    assert_int_equal(row, 39);
     assert_int_equal(negative, 3);
     json_free(list);
 }

@@ -310,7 +310,7 @@ TEST(from_a_real_tail_to_the_sentence) {
         { "llama_assert", SIGABRT, true, PL_CAUSE_CRASHED },
         { "vllm_engine_killed", EXIT(0), true, PL_CAUSE_ENGINE_FAILED },
         { "vllm_start_flag", EXIT(1), false, PL_CAUSE_CONFIG_FAILED },
-        { "vllm_start_memory", EXIT(1), false, PL_CAUSE_EXITED },
+        { "vllm_start_memory", EXIT(1), false, PL_CAUSE_CONFIG_FAILED },
         { "vllm_start_kv", EXIT(1), false, PL_CAUSE_CONFIG_FAILED },
         { "vllm_kv_none", EXIT(1), false, PL_CAUSE_GPU_OUT_OF_MEMORY },
         { "nccl_oom", EXIT(1), false, PL_CAUSE_GPU_OUT_OF_MEMORY },
@@ -375,6 +375,46 @@ TEST(a_commands_exit_status_is_only_a_number) {
     struct pl_death d = { .exec_step = 8, .exec_errno = ENOENT, .command = true, .program = "/opt/serve" };
     assert_int_equal(explain(d, sentence), PL_CAUSE_EXEC_FAILED);
     assert_non_null(strstr(sentence, "check the first word of command"));
+}
+
+/* A start that an engine refused, in its own words; the sentence has the numbers and the way out. */
+static void refused(const char *said, enum pl_cause cause, const char *sentence_wanted) {
+    char line[512], sentence[512];
+    struct pl_oom oom = { .kind = PL_OOM_NONE };
+    snprintf(line, sizeof line, "%s", said);
+    assert_true(pl_death_oom(said, strlen(said), line, sizeof line, &oom));
+    struct pl_death d = { .oom = &oom, .wait_status = EXIT(1), .command = true, .last_line = line };
+    if (explain(d, sentence) != cause) fail_msg("%s", sentence);
+    assert_string_equal(sentence, sentence_wanted);
+}
+
+TEST(what_an_engine_refuses_to_start_with_comes_with_numbers_and_a_way_out) {
+    refused(
+        "ValueError: Available memory on node 0 (15.53/18.09 GiB) on startup is less than desired CPU memory "
+        "utilization (0.92, 16.64 GiB).",
+        PL_CAUSE_CONFIG_FAILED,
+        "the engine refused its settings: 15.53 of 18.09 GiB were free and gpu_memory_utilization asks for "
+        "16.64: lower it to 0.85, or end what else holds memory there");
+    refused(
+        "ValueError: Free memory on device cuda:0 (0.0/8.0 GiB) on startup is less than desired GPU memory "
+        "utilization (0.92, 7.36 GiB).",
+        PL_CAUSE_CONFIG_FAILED,
+        "the engine refused its settings: 0.00 of 8.00 GiB were free and gpu_memory_utilization asks for "
+        "7.36: end what else holds memory there");
+    refused(
+        "AssertionError: Error in memory profiling. Initial free memory 21.5 GiB, current free memory 22.1 "
+        "GiB.",
+        PL_CAUSE_INIT_FAILED,
+        "the service did not start: what is free on the GPU changed while the engine measured it, because "
+        "another process took or gave back some; start it again");
+    refused(
+        "ValueError: To serve at least one request with the model's max seq len (2048), (0.0 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (0.0 GiB). Based on the available "
+        "memory, "
+        "the estimated maximum model length is 1920.",
+        PL_CAUSE_CONFIG_FAILED,
+        "the engine refused its settings: its KV cache holds 1920 tokens and max_model_len asks for 2048: "
+        "lower it to 1920, or give it more memory");
 }
 
 /* --- tests/data/proc/deaths.json: what the machine says before and after */
@@ -507,6 +547,7 @@ RUN(cmocka_unit_test(what_never_ran_is_explained_by_its_step),
     cmocka_unit_test(words_that_are_only_quoted_are_no_evidence),
     cmocka_unit_test(a_short_room_cuts_the_words_and_keeps_place_and_remedy),
     cmocka_unit_test(a_commands_exit_status_is_only_a_number),
+    cmocka_unit_test(what_an_engine_refuses_to_start_with_comes_with_numbers_and_a_way_out),
     cmocka_unit_test(deaths_by_the_kernel_are_told_from_others),
     cmocka_unit_test(a_full_gpu_is_explained_by_its_message),
     cmocka_unit_test(from_a_real_tail_to_the_sentence), cmocka_unit_test(every_cause_has_a_name_of_its_own))

@@ -29,7 +29,7 @@ TEST(the_mode_says_who_acts) {
         { "leak", "wwg", "wgg" },     { "forecast", "wwg", "wgg" }, { "host_rss", "wgg", "wgg" },
         { "hang", "wgg", "wgg" },     { "oom", "wgg", "wgg" },      { "max_requests", "wgg", "wgg" },
         { "operator", "ggg", "ggg" }, { "crash", "ggg", "ggg" },    { "generation", "ggg", "ggg" },
-        { "rollback", "ggg", "ggg" },
+        { "rollback", "ggg", "ggg" }, { "budget", "wgg", "wgg" },
     };
     assert_int_equal(sizeof rows / sizeof *rows, PL_REPLACE_REASON_COUNT);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -131,16 +131,16 @@ TEST(a_silent_worker_is_not_kept_silent_by_the_cap_or_the_gap) {
     assert_int_equal(judge(&c), PL_REPLACE_NOT);
 }
 
-TEST(only_the_first_four_can_be_taken_out_of_replace_when) {
+TEST(only_the_first_five_can_be_taken_out_of_replace_when) {
     const char *one[] = { "hang" };
     struct pl_strings when = { one, 1 }, none = { NULL, 0 };
     for (int r = 0; r < PL_REPLACE_REASON_COUNT; r++) {
         const char *name = pl_replace_reason_name((enum pl_replace_reason)r);
-        bool four = strcmp(name, "leak") == 0 || strcmp(name, "forecast") == 0 ||
-                    strcmp(name, "host_rss") == 0 || strcmp(name, "hang") == 0;
-        assert_int_equal(pl_replace_listed((enum pl_replace_reason)r, &none), !four);
+        bool five = strcmp(name, "leak") == 0 || strcmp(name, "forecast") == 0 ||
+                    strcmp(name, "budget") == 0 || strcmp(name, "host_rss") == 0 || strcmp(name, "hang") == 0;
+        assert_int_equal(pl_replace_listed((enum pl_replace_reason)r, &none), !five);
         assert_int_equal(pl_replace_listed((enum pl_replace_reason)r, &when),
-                         !four || strcmp(name, "hang") == 0);
+                         !five || strcmp(name, "hang") == 0);
     }
     assert_int_equal(pl_replace_reason_of("recycle"), PL_REPLACE_REASON_COUNT);
     assert_string_equal(pl_replace_reason_name(PL_REPLACE_REASON_COUNT), "unknown");
@@ -276,7 +276,7 @@ TEST(an_hour_remembers_and_forgets) {
 RUN(cmocka_unit_test(the_mode_says_who_acts), cmocka_unit_test(each_obstacle_holds_exactly_whom_it_should),
     cmocka_unit_test(a_gap_longer_than_the_hold_is_opened_only_in_a_quiet_moment_or_when_told),
     cmocka_unit_test(a_silent_worker_is_not_kept_silent_by_the_cap_or_the_gap),
-    cmocka_unit_test(only_the_first_four_can_be_taken_out_of_replace_when),
+    cmocka_unit_test(only_the_first_five_can_be_taken_out_of_replace_when),
     cmocka_unit_test(what_is_left_of_a_gap_grows_with_its_delay),
     cmocka_unit_test(the_hold_is_one_and_a_half_boots_and_at_most_a_minute),
     cmocka_unit_test(auto_hands_over_only_where_host_memory_for_two_is_known_to_be_short),

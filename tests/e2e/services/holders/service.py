@@ -1,4 +1,8 @@
-"""Memory that is kept: on the device by `leak`, on the host by `remember`; `full` runs out of it."""
+"""Memory that is kept: on the device by `leak`, on the host by `remember`; `full` runs out of it.
+
+The next looks of explain have no time where SHORT_LOOKS, or what `short` was told, has an x for them, as on a machine whose
+load leaves none: "x.x", the first and the third.
+"""
 
 import os
 import time
@@ -6,8 +10,19 @@ import time
 import bentoml
 import torch
 
+from plimsoll import explain
+
 KEPT = []
 NOTES = {}
+SHORT = list(os.environ.get("SHORT_LOOKS", ""))
+run = explain.Explainer._run
+
+
+def hurried(self, mode, budget_s, code):
+    return run(self, mode, 0.0 if SHORT and SHORT.pop(0) == "x" else budget_s, code)
+
+
+explain.Explainer._run = hurried
 
 
 @bentoml.service(threads=2, traffic={"timeout": 60})
@@ -37,6 +52,11 @@ class Holders:
     def forget(self) -> int:
         KEPT.clear()
         return torch.cuda.memory_allocated()
+
+    @bentoml.api
+    def short(self, looks: str) -> int:
+        SHORT[:] = looks
+        return len(SHORT)
 
     @bentoml.api
     def full(self) -> str:
