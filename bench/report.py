@@ -19,7 +19,8 @@ and tail latencies of a shared machine are noise and are not shown; CPU comes fr
 REQUESTS = """## CPU of a proxied request
 
 us of the proxy's CPU for a request, median (minimum), and its ratio to HAProxy's. A chat request of 330 bytes goes in.
-Plimsoll runs with admission, accounting and metrics on.
+Plimsoll runs with admission, accounting and metrics on: what it does with a request beyond passing it on (the cost read
+out of the body, the budget, the charge board, the worker's page, histograms, the flight record) is in its figure.
 """
 ROUTERS = """Routers for LLM servers know the routes of OpenAI's API alone: they are asked for `/v1/chat/completions`
 and, for 4 KiB, `/v1/completions`, and reach the worker over TCP. They read bodies, and send them on written anew.
