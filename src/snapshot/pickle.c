@@ -70,6 +70,11 @@ static inline bool push(struct pl_snap_reader *r, pl_snap_value v, struct pl_err
     return true;
 }
 
+/* Before the first push there is no stack yet, and nothing may be added to NULL, not even 0. */
+static const pl_snap_value *above(const struct pl_snap_reader *r, size_t at) {
+    return r->stack != NULL ? r->stack + at : NULL;
+}
+
 static size_t floor_of(const struct pl_snap_reader *r) {
     return r->mark_count > 0 ? r->marks[r->mark_count - 1] : 0;
 }
@@ -163,7 +168,7 @@ static bool tuple(struct pl_snap_reader *r, size_t count, struct pl_err *err) {
     pl_snap_value v = pl_snap_make(V_OTHER, 0);
     if (!have(r, count, err)) return false;
     r->stack_count -= count;
-    const pl_snap_value *p = r->stack + r->stack_count;
+    const pl_snap_value *p = above(r, r->stack_count);
     if (count == 2 && pl_snap_tag(p[0]) == V_INT && pl_snap_tag(p[1]) == V_INT) {
         uint64_t a = pl_snap_payload(p[0]), b = pl_snap_payload(p[1]);
         if (a < UINT64_C(1) << 28 && b < UINT64_C(1) << 32) v = pl_snap_make(V_PAIR, a << 32 | b);
@@ -176,7 +181,7 @@ static bool container_of_items(struct pl_snap_reader *r, enum pl_snap_tag tag, s
     size_t mark = 0;
     pl_snap_value v;
     if (!pop_mark(r, &mark, err) || !pl_snap_new_object(r, tag, &v, err)) return false;
-    const pl_snap_value *items = r->stack + mark;
+    const pl_snap_value *items = above(r, mark);
     size_t count = r->stack_count - mark;
     if (!(tag == V_DICT ? pl_snap_set_items : pl_snap_append)(r, v, items, count, err)) return false;
     r->stack_count = mark;
