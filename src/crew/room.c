@@ -81,8 +81,8 @@ static uint64_t process_of(const struct pl_worker *w, const struct pl_device *g)
 }
 
 /* Those that run hold no more than they are charged; tasks, which run on after their reply, are charged
- * nothing. The least of some looks: between a request's end and the
- * next look at the page its memory may be counted and its charge not. */
+ * nothing. The least of some looks: between a request's end and the next look at the page its memory may be
+ * counted and its charge not. */
 static void raise_under_load(struct pl_worker *w, uint32_t k, uint64_t live) {
     struct pl_worker_room *r = w->more->room;
     const struct pl_crew_hooks *h = &w->service->crew->hooks;

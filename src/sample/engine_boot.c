@@ -244,22 +244,21 @@ static bool version(struct pl_span s, struct pl_engine_boot *b) {
 
 /* --- SGLang; its "GB" are GiB */
 
-static bool sglang_weights(struct pl_span s, struct pl_engine_boot *b) {
+static bool sglang_part(struct pl_span s, struct pl_boot_bytes *into) {
     static const char words[] = "mem usage=";
     struct pl_boot_bytes one = { .known = false };
     s = pl_span_find(s, words);
     if (!pl_span_eat(&s, words) || !size_in(&s, GIB, &one) || !pl_span_eat(&s, " GB")) return false;
-    most(&b->part[PL_BOOT_WEIGHTS], one);
+    most(into, one);
     return true;
 }
 
+static bool sglang_weights(struct pl_span s, struct pl_engine_boot *b) {
+    return sglang_part(s, &b->part[PL_BOOT_WEIGHTS]);
+}
+
 static bool sglang_graphs(struct pl_span s, struct pl_engine_boot *b) {
-    static const char words[] = "mem usage=";
-    struct pl_boot_bytes one = { .known = false };
-    s = pl_span_find(s, words);
-    if (!pl_span_eat(&s, words) || !size_in(&s, GIB, &one) || !pl_span_eat(&s, " GB")) return false;
-    most(&b->part[PL_BOOT_GRAPHS], one);
-    return true;
+    return sglang_part(s, &b->part[PL_BOOT_GRAPHS]);
 }
 
 static bool sglang_cache(struct pl_span s, struct pl_engine_boot *b) {

@@ -14,14 +14,6 @@ static int asks(const char *body) {
     return fd;
 }
 
-static void answers(int w, int fd) {
-    put(w, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
-    read_ends(fd, "ok");
-    close(w);
-    close(fd);
-    turn();
-}
-
 static struct pl_gateway_budget budget(size_t i) {
     struct pl_gateway_budget b = { 0 };
     assert_true(pl_gateway_budget(W.gateway, &W.service, i, &b));

@@ -20,14 +20,6 @@ static int asks(size_t i) {
     return ask(path);
 }
 
-static void answers(int w, int fd) {
-    put(w, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
-    read_ends(fd, "ok");
-    close(w);
-    close(fd);
-    turn();
-}
-
 /* Three services with a worker each, all on GPU 0, which has room for ROOM bytes; a request takes 400. */
 static int three_begin(void **state) {
     world_more = MORE_SERVICES;

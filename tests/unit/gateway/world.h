@@ -228,6 +228,15 @@ static inline void read_ends(int fd, const char *text) {
     assert_true(seen_len >= len);
     assert_string_equal(seen + seen_len - len, text);
 }
+
+/* The worker at `w` answers the client at `fd`, and both connections end. */
+static inline void answers(int w, int fd) {
+    put(w, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    read_ends(fd, "ok");
+    close(w);
+    close(fd);
+    turn();
+}
 static inline void read_end(int fd) {
     forget_seen();
     for (unsigned i = 0; read_more(fd); i++) {

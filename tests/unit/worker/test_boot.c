@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "command.h"
 #include "unit.h"
 #include "worker/boot_plan.h"
 #include "worker/flags.h"
@@ -167,19 +168,7 @@ TEST(a_model_that_the_planner_counts_in_another_way_is_told) {
 
 /* --- words */
 
-static struct pl_err err;
 static char joined[1024];
-
-static struct pl_config *with(const char *command) {
-    struct pl_config *c = pl_config_create();
-    const char *words[32];
-    char text[512];
-    struct pl_strings list = { words, 0 };
-    strcpy(text, command);
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) words[list.count++] = word;
-    if (!pl_config_add_command(c, &list, "c", &err)) fail_msg("%s", err.msg);
-    return c;
-}
 
 static const char *words_of(struct pl_config *c, struct pl_boot_device d) {
     struct pl_arena arena;

@@ -1,22 +1,11 @@
 /* Commands: which engine it is, where it will listen, and the words that are executed in the end. */
 #include <string.h>
 
+#include "command.h"
 #include "unit.h"
 #include "worker/engine.h"
 #include "worker/recipe.h"
 
-static struct pl_err err;
-
-static struct pl_config *with(const char *command) {
-    struct pl_config *c = pl_config_create();
-    const char *words[32];
-    char text[512];
-    struct pl_strings list = { words, 0 };
-    strcpy(text, command);
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) words[list.count++] = word;
-    if (!pl_config_add_command(c, &list, "c", &err)) fail_msg("%s", err.msg);
-    return c;
-}
 static void set(struct pl_config *c, const char *key, const char *text) {
     if (!pl_config_set(c, 0, key, text, PL_FROM_FLAG, "here", &err)) fail_msg("%s", err.msg);
 }
