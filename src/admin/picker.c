@@ -86,11 +86,11 @@ static void add_service(const struct pl_admin *a, const struct pl_service *s, st
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) {
         const struct pl_engine_facts *f = pl_worker_engine(w);
         if (!w->routable || f == NULL) continue;
-        m = model_of(all, count, f->model_count > 0 ? f->models[0] : s->config->id);
+        m = model_of(all, count, f->model_count > 0 ? f->models[0] : pl_service_model(s));
         if (m != NULL) add_worker(m, w, budget);
     }
     /* nobody is there, and yet they may wait */
-    if (m == NULL) m = model_of(all, count, s->config->id);
+    if (m == NULL) m = model_of(all, count, pl_service_model(s));
     pl_gateway_numbers(a->o.gateway, s, &n);
     if (m != NULL) m->waiting += n.queued > 0 ? (uint64_t)n.queued : 0;
 }

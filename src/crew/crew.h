@@ -214,6 +214,9 @@ bool pl_worker_metrics_since(const struct pl_worker *w, uint64_t *scraped_ms); /
 void pl_crew_metrics_asked(struct pl_crew *c);
 /* Of a worker of an LLM preset; NULL: it is none. */
 const struct pl_engine_facts *pl_worker_engine(const struct pl_worker *w);
+/* The model that a service of an LLM preset serves: as an engine of it last told in this life of main, else
+ * the first of route.models, else the service's id. Borrowed until the loop's next turn. */
+const char *pl_service_model(const struct pl_service *s);
 /* Its models as it described them, an array; NULL: not told yet. Borrowed until the loop's next turn. */
 struct json_t;
 const struct json_t *pl_worker_models(const struct pl_worker *w);

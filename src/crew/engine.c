@@ -29,6 +29,12 @@ const struct pl_engine_facts *pl_worker_engine(const struct pl_worker *w) {
     return pl_engine_is_llm(w->service) ? &w->more->engine : NULL;
 }
 
+const char *pl_service_model(const struct pl_service *s) {
+    const struct pl_strings *routed = &s->config->route_models;
+    if (s->more->model[0] != '\0') return s->more->model;
+    return routed->count > 0 ? routed->at[0] : s->config->id;
+}
+
 static void tell(struct pl_worker *w) {
     const struct pl_crew *c = w->service->crew;
     if (c->hooks.engine_told != NULL) c->hooks.engine_told(c->hooks.ctx, w);
@@ -61,6 +67,7 @@ static void take_models(struct pl_worker *w, const json_t *all) {
         memcpy(f->models[f->model_count++], name, len + 1);
         if (context > f->context_tokens) f->context_tokens = context; /* adapters share their base's */
     }
+    if (f->model_count > 0) memcpy(w->service->more->model, f->models[0], sizeof f->models[0]);
 }
 
 static void on_models(void *ctx, const struct pl_ask_reply *reply) {

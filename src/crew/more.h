@@ -266,7 +266,8 @@ struct pl_service_more {
     enum pl_cause last_cause;
     uint64_t last_death_wall_ms, last_death_generation;
     uint64_t first_request_us;
-    bool ready_told, ready_was; /* ready.changed */
+    char model[PL_ENGINE_MODEL_NAME]; /* the first that an engine of it told last; "" = none has */
+    bool ready_told, ready_was;       /* ready.changed */
     uint64_t failed_since_ms;
     struct pl_hour hour;         /* replacements of the last hour */
     struct pl_replace_plan plan; /* looked at every second */

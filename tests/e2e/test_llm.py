@@ -121,6 +121,30 @@ def test_a_cache_that_is_not_what_was_planned_is_told(serve):
     assert again["last_bytes"] == 16 << 20
 
 
+def test_a_model_keeps_its_name_whoever_has_not_told_it_yet(serve):
+    """Between READY and an engine's answer to /v1/models its requests count to the model of the service, not to one of
+    another name; so do those that wait while no engine is there."""
+    server = vllm(serve, "--workers", 2).ready(workers=2)
+
+    def names():
+        return [line.partition('model_name="')[2].partition('"')[0] for line in lines_of(server, "vllm:num_requests_running")]
+
+    server.wait_until(lambda: names() == ["tiny"], what="they have told")
+    (server.folder / "models_wait").touch()
+    os.kill(server.workers()[1], signal.SIGKILL)
+    server.wait_for("worker.ready", count=3)
+    assert names() == ["tiny"], "one has not told"
+    (server.folder / "hold").touch()
+    for pid in server.workers().values():
+        os.kill(pid, signal.SIGKILL)
+    server.wait_until(lambda: not server.status()["services"][0]["ready"], what="none is there")
+    assert names() == ["tiny"], "none is there"
+    (server.folder / "hold").unlink()
+    server.wait_for("worker.ready", count=4)
+    assert names() == ["tiny"], "none has told"
+    (server.folder / "models_wait").unlink()
+
+
 def test_picker_metrics_stand_once_and_count_our_queue(serve):
     server = vllm(serve, "--workers", 2, "--traffic.max_concurrency", 4, command=("--max-num-seqs", "1")).ready(workers=2)
     families = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
