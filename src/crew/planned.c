@@ -4,7 +4,6 @@
  * answers is compared with what the engine says once it is READY (gateway/boot.c); nobody waits for it but
  * that. */
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "crew/devices.h"
 #include "crew/look.h"
 #include "crew/more.h"
+#include "net/errand.h"
 #include "worker/boot_plan.h"
 #include "worker/devices.h"
 
@@ -22,18 +22,8 @@ struct pl_planned {
     struct pl_boot_plan plan;
     uint64_t hash;  /* of command and device; 0: none */
     int64_t failed; /* exit status of a child that made none; -1: it was ended, or could not be started */
-    struct planning *running;
-};
-
-struct planning {
-    struct pl_service *service; /* NULL: nobody wants it any more */
-    uv_process_t process;
-    uv_pipe_t out;
-    struct pl_buf said;
-    uint64_t until_ms;
-    int64_t status;
-    bool exited, at_end, on_device;
-    unsigned open_handles;
+    bool on_device; /* of the one that runs */
+    struct pl_errand *running; /* NULL: none */
 };
 
 bool pl_planned_waits(const struct pl_worker *w) {
@@ -102,92 +92,38 @@ static void take(struct pl_boot_plan *p, const json_t *doc, bool on_device) {
     if (number(doc, "groups") <= 1) p->token_bytes = number(doc, "token_bytes");
 }
 
-static void done(struct planning *k) {
-    struct pl_service *s = k->service;
-    if (s == NULL) return;
+/* --- the child */
+
+static void on_done(void *ctx, struct pl_errand_result *r) {
+    struct pl_service *s = ctx;
     struct pl_planned *p = s->more->planned;
     json_t *doc = NULL;
     p->running = NULL;
-    k->service = NULL;
     /* 1: it does not fit, which the plan says with numbers */
-    if ((k->status == 0 || k->status == 1) && k->said.len > 0)
-        doc = json_loadb(k->said.data, k->said.len, JSON_REJECT_DUPLICATES, NULL);
-    take(&p->plan, doc, k->on_device);
-    if (!p->plan.made) p->failed = k->status > 1 ? k->status : -1;
+    bool answered = r->end == PL_ERRAND_EXITED && r->status <= 1 && r->said->len > 0;
+    if (answered) doc = json_loadb(r->said->data, r->said->len, JSON_REJECT_DUPLICATES, NULL);
+    take(&p->plan, doc, p->on_device);
+    if (!p->plan.made) p->failed = r->end == PL_ERRAND_EXITED && r->status > 1 ? r->status : -1;
     json_decref(doc);
     pl_engine_planned(s);
 }
 
-/* --- the child */
-
-static void on_closed(uv_handle_t *h) {
-    struct planning *k = h->data;
-    if (--k->open_handles > 0) return;
-    pl_buf_free(&k->said);
-    free(k);
-}
-
-static void finish(struct planning *k) {
-    done(k);
-    if (!uv_is_closing((uv_handle_t *)&k->process)) uv_close((uv_handle_t *)&k->process, on_closed);
-    if (!uv_is_closing((uv_handle_t *)&k->out)) uv_close((uv_handle_t *)&k->out, on_closed);
-}
-
-static void on_room(uv_handle_t *h, size_t suggested, uv_buf_t *out) {
-    static char bytes[16384];
-    (void)h, (void)suggested;
-    *out = uv_buf_init(bytes, sizeof bytes);
-}
-
-static void on_bytes(uv_stream_t *s, ssize_t n, const uv_buf_t *buf) {
-    struct planning *k = s->data;
-    if (n > 0 && !pl_buf_add(&k->said, buf->base, (size_t)n)) {
-        k->said.len = 0;
-        uv_process_kill(&k->process, SIGKILL);
-    }
-    if (n >= 0) return;
-    uv_read_stop(s);
-    k->at_end = true;
-    if (k->exited) finish(k);
-}
-
-static void on_exit_of(uv_process_t *process, int64_t status, int signal) {
-    struct planning *k = process->data;
-    k->exited = true;
-    k->status = signal != 0 ? -1 : status;
-    if (k->at_end) finish(k);
-}
-
-static void start(struct planning *k, const char *const *words) {
+static void start(struct pl_service *s, const char *const *words) {
     static char program[] = "/proc/self/exe"; /* also when its file has been replaced since */
-#ifdef __SANITIZE_ADDRESS__ /* leaks are looked for by ptrace, which main's fence refuses to its children \
-                               too */
-    static char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0";
-    char *nothing[] = { no_leaks, NULL };
-#else
-    char *nothing[] = { NULL };
-#endif
     char *argv[PL_BOOT_PLAN_WORDS + 1] = { program };
-    uv_stdio_container_t ends[3] = { { .flags = UV_IGNORE },
-                                     { .flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE,
-                                       .data.stream = (uv_stream_t *)&k->out },
-                                     { .flags = UV_IGNORE } };
-    uv_process_options_t o = {
-        .file = program, .args = argv, .env = nothing, .stdio = ends, .stdio_count = 3, .exit_cb = on_exit_of
-    };
-    uv_loop_t *loop = k->service->crew->app->loop;
+    struct pl_planned *p = s->more->planned;
+    struct pl_err err;
+    const struct pl_errand_order o = { .loop = s->crew->app->loop,
+                                       .argv = argv,
+                                       .bytes_most = SAID_BYTES,
+                                       .limit_ms = LIMIT_MS,
+                                       .done = on_done,
+                                       .ctx = s };
     for (size_t i = 0; words[i] != NULL; i++) argv[i + 1] = (char *)(uintptr_t)words[i];
-    uv_pipe_init(loop, &k->out, 0);
-    k->out.data = k->process.data = k;
-    k->open_handles = 2;
-    if (uv_spawn(loop, &k->process, &o) != 0 ||
-        uv_read_start((uv_stream_t *)&k->out, on_room, on_bytes) != 0) {
-        k->status = -1;
-        finish(k);
-        return;
-    }
-    uv_unref((uv_handle_t *)&k->process); /* nothing here keeps a main from leaving */
-    uv_unref((uv_handle_t *)&k->out);
+    p->running = pl_errand_start(&o, &err);
+    if (p->running != NULL) return;
+    p->failed = -1;
+    pl_engine_planned(s);
 }
 
 /* --- when, and of what */
@@ -240,7 +176,7 @@ static uint64_t mixed(uint64_t hash, const struct pl_boot_device *d) {
     return hash != 0 ? hash : 1;
 }
 
-static void plan(struct pl_worker *w, const struct pl_boot_device *d, uint64_t now) {
+static void plan(struct pl_worker *w, const struct pl_boot_device *d) {
     struct pl_service *s = w->service;
     struct pl_planned *p = s->more->planned;
     char model[PATH_BYTES];
@@ -252,19 +188,11 @@ static void plan(struct pl_worker *w, const struct pl_boot_device *d, uint64_t n
     p->plan = (struct pl_boot_plan){ .made = false };
     p->failed = 0;
     p->hash = 0;
-    struct planning *k = find_model(s->config, model) ? calloc(1, sizeof *k) : NULL;
-    if (k == NULL) return;
+    if (!find_model(s->config, model)) return;
     pl_arena_init(&arena, ARENA_BYTES);
-    *k = (struct planning){ .service = s, .until_ms = now + LIMIT_MS, .on_device = d->product != NULL };
-    pl_buf_init(&k->said, SAID_BYTES);
+    p->on_device = d->product != NULL;
     p->hash = hash;
-    if (pl_boot_plan_words(s->config, model, d, &arena, words)) {
-        p->running = k;
-        start(k, words);
-    } else {
-        pl_buf_free(&k->said);
-        free(k);
-    }
+    if (pl_boot_plan_words(s->config, model, d, &arena, words)) start(s, words);
     pl_arena_free(&arena);
 }
 
@@ -292,24 +220,13 @@ static void look(struct pl_worker *w, uint64_t now) {
         d.total_bytes = host_bytes();
     }
     w->more->plan_asked = true;
-    plan(w, &d, now);
-}
-
-/* Also one that has ended, and whose own child keeps its output open. */
-static void end_late(struct planning *k) {
-    k->said.len = 0;
-    if (k->exited)
-        finish(k);
-    else
-        uv_process_kill(&k->process, SIGKILL);
+    plan(w, &d);
 }
 
 void pl_planned_tick(struct pl_crew *c, uint64_t now) {
     for (size_t i = 0; i < c->every_count; i++) {
         struct pl_service *s = c->every[i];
-        struct pl_planned *p = s->more->planned;
         if (!pl_engine_is_llm(s)) continue;
-        if (p != NULL && p->running != NULL && now >= p->running->until_ms) end_late(p->running);
         for (struct pl_worker *w = s->workers; w != NULL; w = w->next) look(w, now);
     }
 }
@@ -317,9 +234,8 @@ void pl_planned_tick(struct pl_crew *c, uint64_t now) {
 void pl_planned_close(struct pl_crew *c) {
     for (size_t i = 0; i < c->every_count; i++) {
         struct pl_planned *p = c->every[i]->more->planned;
-        if (p == NULL || p->running == NULL) continue;
-        p->running->service = NULL;
-        if (!p->running->exited) uv_process_kill(&p->running->process, SIGKILL);
+        if (p == NULL) continue;
+        pl_errand_drop(p->running);
         p->running = NULL;
     }
 }
