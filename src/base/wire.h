@@ -66,7 +66,8 @@ enum {
     X(STAND_DOWN,               85,     sizeof(struct pl_wire_head))                                         \
     X(UPGRADED,                 86,     offsetof(struct pl_wire_upgraded, words))                            \
     X(MAIN_EXITED,              87,     sizeof(struct pl_wire_main_exited))                                  \
-    X(STOP,                     88,     sizeof(struct pl_wire_stop))
+    X(STOP,                     88,     sizeof(struct pl_wire_stop))                                         \
+    X(WITHDRAWN,                89,     sizeof(struct pl_wire_exit))
 /* clang-format on */
 
 enum pl_wire_kind {
@@ -202,7 +203,9 @@ struct pl_wire_item {
     uint8_t note[PL_WIRE_NOTE_BYTES];
 };
 
-/* To the whole group of the worker. kill_ms 0: no SIGKILL follows. */
+/* To the whole group of the worker. kill_ms 0: no SIGKILL follows. Signal 0 sends nothing: WITHDRAWN tells
+ * the other main that the worker is about to end, while it still takes what is under way (a keeper of before
+ * refuses it, EINVAL). */
 struct pl_wire_signal {
     struct pl_wire_head head;
     uint64_t generation;

@@ -207,7 +207,8 @@ struct pl_worker *pl_crew_by_generation(struct pl_crew *c, uint64_t generation) 
 
 void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m) {
     struct pl_worker *w = NULL;
-    bool of_generation = m->head.kind >= PL_WIRE_RUNNING && m->head.kind <= PL_WIRE_STUCK;
+    bool withdrawn = m->head.kind == PL_WIRE_WITHDRAWN;
+    bool of_generation = withdrawn || (m->head.kind >= PL_WIRE_RUNNING && m->head.kind <= PL_WIRE_STUCK);
     if (of_generation && c->left) {
         pl_crew_watch_end(c, &m->exit);
         return;
@@ -216,6 +217,7 @@ void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m) {
         pl_crew_keep_news(c, m);
         return;
     }
+    if (withdrawn) return; /* by us */
     if (of_generation && (pl_watcher_news(c, m) || pl_zygote_news(c, m) || pl_ahead_news(c, m))) return;
     switch (m->head.kind) {
     case PL_WIRE_RUNNING:
@@ -409,6 +411,13 @@ uint32_t pl_service_ready_count(const struct pl_service *s) {
     if (pl_depend_failed(s)) return 0;
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) count += w->routable;
     return count;
+}
+
+bool pl_service_lasts(const struct pl_service *s) {
+    if (pl_depend_failed(s)) return false;
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->routable && !w->withdrawn) return true;
+    return false;
 }
 
 bool pl_service_failed(const struct pl_service *s) {

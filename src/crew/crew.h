@@ -40,6 +40,7 @@ struct pl_worker {
     pid_t pid;
     struct pl_dial_to to; /* where it listens */
     bool routable;        /* READY and its own readiness agrees: may be given a request */
+    bool withdrawn;       /* another main is about to end it: it gets what is here, and nothing more comes */
     bool exited;          /* the leader was reaped: its page is final */
     uint32_t in_flight;   /* exchanges the gateway has with it; zombies excluded */
     uint32_t streams;     /* of those: a reply without a length is on its way. Counted by the gateway */
@@ -204,6 +205,7 @@ struct pl_service *pl_crew_find(struct pl_crew *c, const char *name, size_t len)
 struct pl_worker *pl_service_pick(struct pl_service *s);
 uint32_t pl_crew_streams(const struct pl_crew *c);           /* on their way, from all workers */
 uint32_t pl_service_ready_count(const struct pl_service *s); /* 0 when a dependency has been given up */
+bool pl_service_lasts(const struct pl_service *s);           /* one of those is there, and is not withdrawn */
 /* Expected until a worker is ready; 0 = unknown. */
 uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms);
 

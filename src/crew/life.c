@@ -15,6 +15,8 @@
 #include "crew/zygote.h"
 #include "sample/oom.h"
 
+enum { HEARS_MS = 20 }; /* until another main surely sends it nothing new */
+
 static struct pl_logger *log_of(const struct pl_worker *w) { return w->service->crew->app->log; }
 
 struct pl_slot *pl_life_slot(struct pl_service *s, uint32_t slot) {
@@ -118,6 +120,18 @@ void pl_life_order_stop(struct pl_worker *w) {
     pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id),
            F_INT("worker", w->slot), F_INT("generation", w->generation),
            F_STR("signal", silent ? "SIGKILL" : "SIGTERM"));
+}
+
+/* A main that was upgraded away may send it what its last connections bring: it hears of it before the end.
+ */
+static void withdraw(const struct pl_worker *w) {
+    struct pl_wire_message m;
+    if (!w->service->crew->other_main || w->generation == 0 || w->exited) return;
+    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
+    m.signal.generation = w->generation;
+    m.signal.signal = 0;
+    m.signal.kill_ms = 0;
+    pl_link_order(w->service->crew->link, &m, NULL, NULL);
 }
 
 static void enter_loading(struct pl_worker *w) { pl_probe_start(w); }
@@ -225,6 +239,7 @@ static void set_state(struct pl_worker *w, enum pl_worker_event ev, enum pl_work
     if (from == PL_WORKER_READY) {
         w->routable = false;
         c->hooks.unroutable(c->hooks.ctx, w);
+        withdraw(w);
         pl_life_ready_changed(w->service);
     }
     if (to == PL_WORKER_LOADING) enter_loading(w);
@@ -504,6 +519,8 @@ void pl_life_release(struct pl_worker *w) {
 bool pl_life_drained(struct pl_worker *w) {
     struct pl_page_counters p;
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
+    if (w->service->crew->other_main && pl_crew_now(w->service->crew) < w->more->drain_from_ms + HEARS_MS)
+        return false;
     if (pl_depend_is(w->service))
         return w->more->left_socket && (!pl_page_counters(&w->page, &p) || p.tasks == 0);
     if (!pl_page_counters(&w->page, &p)) return !w->service->crew->other_main;

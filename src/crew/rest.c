@@ -103,10 +103,27 @@ static void see_end(struct pl_worker *w, const struct pl_wire_exit *e) {
     if (w->service->parent == NULL) c->hooks.supply_changed(c->hooks.ctx, w->service);
 }
 
+/* Where another one goes on, that one gets what comes. The last one keeps what is here: the other main ends
+ * it when nothing is in flight, and there is nowhere else for it. */
+static void see_withdrawn(struct pl_worker *w) {
+    struct pl_crew *c = w->service->crew;
+    if (w->exited || w->withdrawn || w->service->parent != NULL) return;
+    w->withdrawn = true;
+    if (pl_service_lasts(w->service)) {
+        w->routable = false;
+        c->hooks.unroutable(c->hooks.ctx, w);
+    }
+    c->hooks.supply_changed(c->hooks.ctx, w->service);
+}
+
 void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e) {
     struct pl_worker *w = pl_crew_by_generation(c, e->generation);
     bool ended = e->state == PL_GEN_EXITED || e->state == PL_GEN_GONE;
-    if (w != NULL && ended) see_end(w, e);
+    if (w == NULL) return;
+    if (ended)
+        see_end(w, e);
+    else if (e->head.kind == PL_WIRE_WITHDRAWN)
+        see_withdrawn(w);
 }
 
 static void leave(struct pl_worker *w) {

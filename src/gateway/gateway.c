@@ -102,7 +102,7 @@ static void on_supply(void *ctx, struct pl_service *s) {
     pl_budget_limits(gate);
     pl_queue_pump(gate);
     /* the main that has the helm has another worker for it, or will */
-    if (gate->g->left && pl_service_ready_count(s) == 0) pl_server_close_idle(gate->g->server);
+    if (gate->g->left && !pl_service_lasts(s)) pl_server_close_idle(gate->g->server);
 }
 
 static void on_renewed(void *ctx, struct pl_service *s) { pl_poison_forget(&pl_gate_of(ctx, s)->poison); }

@@ -35,7 +35,13 @@ enum {
 };
 
 /* News that a main was not told yet: bits, so that a main that reads nothing costs no memory. */
-enum pl_generation_news { PL_NEWS_RUNNING = 1, PL_NEWS_STUCK = 2, PL_NEWS_EXITED = 4, PL_NEWS_GONE = 8 };
+enum pl_generation_news {
+    PL_NEWS_RUNNING = 1,
+    PL_NEWS_STUCK = 2,
+    PL_NEWS_EXITED = 4,
+    PL_NEWS_GONE = 8,
+    PL_NEWS_WITHDRAWN = 16
+};
 enum pl_main_news {
     PL_NEWS_MAIN_EXITED = 1,
     PL_NEWS_HELM = 2,

@@ -184,7 +184,11 @@ static void on_spawn(struct pl_keeper *k, struct pl_main *m, struct pl_wire_mess
 static int on_signal(struct pl_keeper *k, const struct pl_wire_message *q) {
     struct pl_generation *g = pl_keeper_find(k, q->signal.generation);
     if (g == NULL) return ENOENT;
-    if (q->signal.signal == 0 || q->signal.signal > 64) return EINVAL;
+    if (q->signal.signal > 64) return EINVAL;
+    if (q->signal.signal == 0) {
+        pl_keeper_announce(g, PL_NEWS_WITHDRAWN);
+        return 0;
+    }
     return pl_keeper_signal(k, g, (int)q->signal.signal, q->signal.kill_ms);
 }
 
@@ -345,6 +349,7 @@ static bool tell_generation(struct pl_main *m, struct pl_generation *g, unsigned
         unsigned bit;
         enum pl_wire_kind kind;
     } order[] = { { PL_NEWS_RUNNING, PL_WIRE_RUNNING },
+                  { PL_NEWS_WITHDRAWN, PL_WIRE_WITHDRAWN },
                   { PL_NEWS_STUCK, PL_WIRE_STUCK },
                   { PL_NEWS_EXITED, PL_WIRE_EXITED },
                   { PL_NEWS_GONE, PL_WIRE_GONE } };

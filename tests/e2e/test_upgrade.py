@@ -14,6 +14,7 @@ from rig import Load, WebSocket, connect, paths, read_reply, request, send_head
 from rig.other import installation, new_version, stand_in, version_of
 from rig.server import ROOT
 from rig.serving import serving
+from test_command import small
 
 
 def upgraded(server, *words):
@@ -162,6 +163,42 @@ def test_idle_connections_of_the_old_main_are_closed_when_its_workers_were_repla
     assert kept.recv(1) == b"", "it is not kept until its own time is over"
     server.wait_for("main.left", {"pid": old, "cut": 0})
     assert server.post("/predict", {"text": "abc"}).body == b"ABC"
+
+
+def kept_connections(server, count):
+    kept = [connect(server.address, timeout=60) for _ in range(count)]
+    for one in kept:
+        send_head(one, "GET", "/nothing")
+        assert read_reply(one)[1]
+    return kept
+
+
+def test_the_old_main_sends_a_worker_nothing_more_that_is_about_to_end(serve):
+    """It hears of it from the keeper when the worker drains, not by its death: what its connections bring goes to the
+    other worker; and when that one is to end as well they are closed, before anybody is told 503."""
+    server = small(serve, "--workers", 2, "--replace.drain", "300ms").ready(workers=2)
+    kept = kept_connections(server, 5)
+    other = server.workers()[2]
+    upgraded(server)
+    (server.folder / "linger").touch()  # whoever is told to end serves on
+    assert server.verb("restart", "--all", "--worker", 1, "--no-wait").returncode == 0
+    ended = server.wait_for("worker.stopping")["worker"]
+    assert ended == 1
+    for one in kept[:4]:
+        send_head(one, "POST", "/x", [("Content-Length", "2")])
+        one.sendall(b"ab")
+        reply, whole = read_reply(one)
+        assert whole and reply.status == 200 and reply.json()["pid"] == other
+    (server.folder / "linger").unlink()
+    server.wait_for("worker.gone")
+    (server.folder / "linger").touch()
+    assert server.verb("restart", "--all", "--worker", 2, "--no-wait").returncode == 0
+    server.wait_for("worker.stopping", count=2)
+    assert kept[4].recv(1) == b"", "nobody is there for it"
+    assert os.path.exists(f"/proc/{other}"), "and the worker is not gone yet"
+    (server.folder / "linger").unlink()
+    for one in kept:
+        one.close()
 
 
 def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):

@@ -198,7 +198,6 @@ def test_orders_that_make_no_sense_are_refused(keeper):
         (wire.NOTE, struct.pack("<QII", sleeper.generation, 4097, 0) + b"x" * 4097, [], "EINVAL"),
         (wire.SIGNAL, struct.pack("<QII", 77, 15, 0), [], "ENOENT"),
         (wire.SIGNAL, struct.pack("<QII", sleeper.generation, 99, 0), [], "EINVAL"),
-        (wire.SIGNAL, struct.pack("<QII", sleeper.generation, 0, 0), [], "EINVAL"),
         (wire.TAKE, b"", [], "EPERM"),
         (wire.STOOD_DOWN, b"", [], "EPERM"),
         (wire.DONE, b"", [], "ENOSYS"),
@@ -281,6 +280,10 @@ def test_an_upgrade_moves_the_helm_and_the_old_main_may_only_ask(keeper):
     new.wait(wire.HELM)
     assert old.ask(wire.SIGNAL, struct.pack("<QII", worker.generation, 15, 0)).error == "EPERM"
     assert list(old.generations()) == [worker.generation]
+    new.send_signal(worker, 0)  # it is about to end it
+    for main in (old, new):
+        assert main.wait_exit(wire.WITHDRAWN, worker).state == 2
+    assert alive(worker.pid)
     new.send_signal(worker, signal.SIGTERM)
     for main in (old, new):
         main.wait_exit(wire.GONE, worker)

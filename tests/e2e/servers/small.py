@@ -2,7 +2,7 @@
 """An HTTP server of the standard library, as somebody might write one: on --port N or --socket PATH.
 
 GET /health is 200 (503 while the file $FLAGS/unready is there), /metrics while $FLAGS/metrics is there, POST tells what it was given and where, /stream sends
-events until $GATE is there. It writes "start PID" and "end PID" into $JOURNAL.
+events until $GATE is there. Told to end it serves on while $FLAGS/linger is there. It writes "start PID" and "end PID" into $JOURNAL.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import signal
 import socket
 import socketserver
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -95,8 +96,11 @@ def main():
     journal(f"start {os.getpid()}")
 
     def stop(*_):
+        if Path(os.environ.get("FLAGS", "/nonexistent"), "linger").exists():
+            threading.Timer(0.05, stop).start()
+            return
         journal(f"end {os.getpid()}")
-        sys.exit(0)
+        os._exit(0)
 
     signal.signal(signal.SIGTERM, stop)
     server.serve_forever()

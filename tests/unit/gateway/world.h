@@ -81,6 +81,12 @@ uint32_t pl_service_ready_count(const struct pl_service *s) {
     for (const struct pl_worker *w = s->workers; w != NULL; w = w->next) n += w->routable;
     return n;
 }
+
+bool pl_service_lasts(const struct pl_service *s) {
+    for (const struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if (w->routable && !w->withdrawn) return true;
+    return false;
+}
 uint64_t pl_service_boot_left_ms(const struct pl_service *s, uint64_t now_ms) {
     (void)s;
     (void)now_ms;

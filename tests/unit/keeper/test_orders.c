@@ -232,7 +232,7 @@ TEST(bye_of_the_helm_is_the_status_and_bye_of_another_is_not) {
 
 TEST(news_is_told_once_in_the_order_of_a_life) {
     struct pl_generation *g = have(5, PL_GEN_GONE);
-    g->news[0] = PL_NEWS_GONE | PL_NEWS_RUNNING | PL_NEWS_EXITED | PL_NEWS_STUCK;
+    g->news[0] = PL_NEWS_GONE | PL_NEWS_RUNNING | PL_NEWS_EXITED | PL_NEWS_STUCK | PL_NEWS_WITHDRAWN;
     m->news = PL_NEWS_STOP;
     k->stop_by_ms = k->now_ms + 700;
     m->greeted = false;
@@ -242,7 +242,8 @@ TEST(news_is_told_once_in_the_order_of_a_life) {
     pl_keeper_send_news(k, m);
     assert_int_equal(answer(), PL_WIRE_STOP);
     assert_int_equal(in.stop.deadline_ms, 700);
-    static const unsigned kinds[] = { PL_WIRE_RUNNING, PL_WIRE_STUCK, PL_WIRE_EXITED, PL_WIRE_GONE };
+    static const unsigned kinds[] = { PL_WIRE_RUNNING, PL_WIRE_WITHDRAWN, PL_WIRE_STUCK, PL_WIRE_EXITED,
+                                      PL_WIRE_GONE };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         assert_int_equal(answer(), kinds[i]);
         assert_int_equal(in.exit.generation, 5);
