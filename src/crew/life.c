@@ -547,6 +547,7 @@ static void start_in(struct pl_service *s, uint32_t slot, struct pl_worker *repl
     struct pl_worker *w = pl_life_new(s, slot);
     if (w == NULL) return; /* the next tick tries again */
     w->more->replaces = replaces;
+    w->more->time.spawned = pl_crew_now(s->crew); /* nearly: who waits is judged before it is */
     pl_life_give_time(w);
     if (s->kind == PL_KIND_REMOTE) w->more->start_until_ms = UINT64_MAX;
     pl_life_feed(w, PL_WEV_START);

@@ -95,3 +95,30 @@ def test_a_budget_learnt_from_an_oom_holds_after_the_restart(served, tmp_path):
     storm(server, 1)
     place = server.status()["services"][0]["budget"][0]
     assert place["budget_bytes"] == learnt <= change["to_bytes"] and place["full_bytes"] == 12288 * MIB
+
+
+def test_who_waits_while_a_worker_is_exchanged_is_not_refused_where_room_is_measured(serve, tmp_path):
+    """The room of the device changes the moment that a successor is about to start, and who waits is judged again then."""
+    if dock.sanitized():
+        pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
+    server = serve("service:Drips", "--warmup.examples", "off", "--traffic.queue.max_wait", "60s", "--replace.hold", "60s",
+                   "--traffic.max_concurrency", "4", service="drips",
+                   python=torch_python(), before=[paths.plimsoll, "drydock", "-q", "--gpu", "small:2GiB", "--context", "64MiB", "--"],
+                   env={"PLIMSOLL_CACHE": str(tmp_path / "cache")}).ready()
+    assert server.post("/predict", {"keep_mib": 400, "peak_mib": 16}).status == 200
+    server.wait_until(lambda: any(0 < place["budget_bytes"] < 1400 * MIB for place in server.status()["services"][0]["budget"]),
+                      what="what it has kept is known")
+    replies = [None] * 30
+
+    def one(i):
+        replies[i] = server.post("/predict", {"keep_mib": 0, "peak_mib": 16, "seconds": 0.2}, timeout=120).status
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(replies))]
+    for thread in threads:
+        thread.start()
+    server.wait_until(lambda: server.status()["services"][0]["workers"][0]["in_flight"] > 0, what="they run")
+    assert server.verb("restart", "drips", "--mode", "handover", "--now").returncode == 0
+    assert None in replies, "some have waited for it"
+    for thread in threads:
+        thread.join(120)
+    assert set(replies) == {200}, server.log.find("request.refused")
