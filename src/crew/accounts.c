@@ -131,7 +131,9 @@ bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_
     struct pl_page_device_now d;
     const struct pl_accounts *a = w->more->accounts;
     if (i >= PL_PAGE_DEVICES || !pl_page_device(&w->page, i, &d)) return false;
-    *out = (struct pl_look_device){ .allocated = d.allocated, .reserved = d.reserved, .limit = d.total };
+    *out = (struct pl_look_device){
+        .allocated = d.allocated, .reserved = d.reserved, .limit = d.total, .stuck = d.inactive_split
+    };
     name_gpu(w, i, d.uuid, out->gpu);
     scope_of(out->gpu, out->scope);
     if (a != NULL) out->peak = peak_of_a_minute(a, i, now_ms);

@@ -39,9 +39,10 @@ static void look_at_worker(struct pl_worker *w, uint32_t devices, uint64_t now) 
     pl_page_counters(&w->page, &p);
     bool young = !w->more->adopted && o->began < BEGINS;
     for (uint32_t k = 0; k < devices; k++) {
-        uint64_t held = pl_room_at_rest(w, k);
+        uint64_t held = pl_room_at_rest(w, k), pieces = pl_room_in_pieces(w, k);
         if (held == 0) continue;
         if (young && held > r->fresh[k]) r->fresh[k] = held;
+        if ((young || !o->seen) && pieces > r->fresh_stuck[k]) r->fresh_stuck[k] = pieces;
         if (young) s->fresh_bytes[k] = r->fresh[k];
         if (w->more->adopted) r->fresh[k] = s->fresh_bytes[k];
         pl_rise_add(&r->rise[k], held, rise_every_ms(w->service), now);
@@ -51,8 +52,19 @@ static void look_at_worker(struct pl_worker *w, uint32_t devices, uint64_t now) 
     o->served = p.ended;
 }
 
+/* Free, and in pieces that it did not have when it was new: it is theirs who fit into them, and no ordinary
+ * one is sure to. */
+static uint64_t lost_in_pieces(const struct pl_worker *w, uint32_t k) {
+    uint64_t now = pl_room_in_pieces(w, k), fresh = w->more->room->fresh_stuck[k];
+    return now > fresh ? now - fresh : 0;
+}
+
+static uint64_t held_by(const struct pl_worker *w, uint32_t k) {
+    return pl_room_now(w, k) + lost_in_pieces(w, k);
+}
+
 static uint64_t grown(const struct pl_worker *w, uint32_t k) {
-    uint64_t held = pl_room_at_rest(w, k), fresh = w->more->room->fresh[k];
+    uint64_t held = held_by(w, k), fresh = w->more->room->fresh[k];
     return held > fresh ? held - fresh : 0;
 }
 
@@ -95,12 +107,12 @@ static struct pl_crowd_case case_of(struct pl_crew *c, uint32_t k, const struct 
     const struct pl_service *s = w->service;
     uint64_t bp = (uint64_t)on->asks->config->memory_margin_bp, taken, beside = s->more->load_bytes[k];
     pl_room_on(c, k, &room);
-    taken = room.foreign + room.fixed;
+    taken = room.foreign + room.fixed + lost_in_pieces(w, k);
     if (w->more->room->fresh[k] > beside) beside = w->more->room->fresh[k];
     return (struct pl_crowd_case){ .left = taken < room.total ? room.total - taken : 0,
                                    .margin = room.total / 10000 * bp + room.total % 10000 * bp / 10000,
                                    .request = on->asks->more->request_bytes,
-                                   .held = pl_room_at_rest(w, k),
+                                   .held = held_by(w, k),
                                    .fresh = w->more->room->fresh[k],
                                    .beside = pl_host_way(s) == PL_REPLACE_OVERLAP ? beside : 0,
                                    .per_ms = pl_rise_per_ms(&w->more->room->rise[k]),

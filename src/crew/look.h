@@ -97,6 +97,7 @@ struct pl_look_device {
     char scope[56];                      /* "gpu0", or a UUID */
     uint64_t allocated, reserved, limit; /* limit: of the device; 0: not known */
     uint64_t peak;                       /* largest of the last minute */
+    uint64_t stuck;                      /* reserved and free, beside live memory: it cannot be given back */
 };
 bool pl_look_device(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct pl_look_device *out);
 

@@ -80,6 +80,11 @@ static uint64_t process_of(const struct pl_worker *w, const struct pl_device *g)
     return bytes != PL_WATCH_UNKNOWN ? bytes : 0;
 }
 
+static void push(uint64_t looks[PL_ROOM_LOOKS], uint64_t value) {
+    memmove(&looks[1], &looks[0], (PL_ROOM_LOOKS - 1) * sizeof looks[0]);
+    looks[0] = value;
+}
+
 /* Those that run hold no more than they are charged; tasks, which run on after their reply, are charged
  * nothing. The least of some looks: between a request's end and the next look at the page its memory may be
  * counted and its charge not. */
@@ -90,8 +95,8 @@ static void raise_under_load(struct pl_worker *w, uint32_t k, uint64_t live) {
     bool all = h->charged != NULL && pl_page_counters(&w->page, &p) && p.tasks == 0;
     uint64_t charged = all ? h->charged(h->ctx, w) : UINT64_MAX;
     uint64_t sure = charged < live ? live - charged : 0;
-    memmove(&r->least[k][1], &r->least[k][0], (PL_ROOM_LOOKS - 1) * sizeof r->least[k][0]);
-    r->least[k][0] = sure;
+    push(r->least[k], sure);
+    push(r->least_ms[k], pl_crew_now(w->service->crew));
     for (int i = 1; i < PL_ROOM_LOOKS; i++)
         if (r->least[k][i] < sure) sure = r->least[k][i];
     if (r->base[k] != UINT64_MAX && sure > r->base[k]) r->base[k] = sure;
@@ -115,7 +120,12 @@ static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, 
         r->base[k] = live;
     else if (told)
         raise_under_load(w, k, live);
-    if (quiet) memset(r->least[k], 0, sizeof r->least[k]);
+    if (quiet) {
+        memset(r->least[k], 0, sizeof r->least[k]);
+        memset(r->least_ms[k], 0, sizeof r->least_ms[k]);
+        r->exact_ms[k] = pl_crew_now(w->service->crew);
+    }
+    push(r->stuck[k], told ? on.stuck : 0);
     if (outside > r->outside[k]) r->outside[k] = outside;
 }
 
@@ -154,6 +164,23 @@ uint64_t pl_room_at_rest(const struct pl_worker *w, uint32_t k) {
     return r != NULL && r->base[k] != UINT64_MAX ? r->base[k] + r->outside[k] : 0;
 }
 
+uint64_t pl_room_now(const struct pl_worker *w, uint32_t k) {
+    const struct pl_worker_room *r = w->more->room;
+    uint64_t measured = pl_room_at_rest(w, k);
+    if (measured == 0 || r->least_ms[k][0] == 0) return measured; /* exact, or nobody looks beside requests */
+    uint64_t of = r->least_ms[k][PL_ROOM_LOOKS - 1], now = pl_crew_now(w->service->crew);
+    if (of < r->exact_ms[k]) of = r->exact_ms[k];
+    return measured + (uint64_t)(pl_rise_per_ms(&r->rise[k]) * (double)(now > of ? now - of : 0));
+}
+
+uint64_t pl_room_in_pieces(const struct pl_worker *w, uint32_t k) {
+    const struct pl_worker_room *r = w->more->room;
+    uint64_t least = r != NULL ? r->stuck[k][0] : 0;
+    for (int i = 1; i < PL_ROOM_LOOKS && least > 0; i++)
+        if (r->stuck[k][i] < least) least = r->stuck[k][i];
+    return least;
+}
+
 static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_worker_room *r = w->more->room;
     if (w->more->keeper_gone || w->more->let_go || w->state == PL_WORKER_GONE ||
@@ -162,7 +189,7 @@ static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device
     if (w->exited) return left_by_one_that_ended(w, k);
     if (!is_ready(w)) return of_one_on_its_way(w, k, g);
     if (r == NULL || r->base[k] == UINT64_MAX) return process_of(w, g);
-    return pl_room_at_rest(w, k);
+    return pl_room_now(w, k);
 }
 
 /* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of

@@ -3,9 +3,10 @@
  *
  * A worker's fixed cost is what it had on the device when no request ran: its live tensors, and what it holds
  * outside of PyTorch's allocator (context, workspaces), the most that was seen of that. Where there is always
- * one that runs it is what is there less what they are charged, if that is more. Blocks that PyTorch keeps
- * free are none: the next request gets them. Of one that is not READY it is what it has now, or what
- * its service needed at most while it loaded, so that room for a successor is taken before it is spawned.
+ * one that runs it is what is there less what they are charged, if that is more: the least of some looks, and
+ * what it has grown since by its rate. Blocks that PyTorch keeps free are none: the next request gets them.
+ * Of one that is not READY it is what it has now, or what its service needed at most while it loaded, so that
+ * room for a successor is taken before it is spawned.
  */
 #ifndef PL_CREW_ROOM_H
 #define PL_CREW_ROOM_H
@@ -34,10 +35,14 @@ struct pl_worker_room {
     uint64_t base[PL_WATCH_GPUS];    /* live tensors without a request; UINT64_MAX: not seen yet */
     uint64_t outside[PL_WATCH_GPUS]; /* of PyTorch's allocator, the most */
     uint64_t least[PL_WATCH_GPUS][PL_ROOM_LOOKS]; /* of base, as the latest looks beside requests had it */
+    uint64_t least_ms[PL_WATCH_GPUS][PL_ROOM_LOOKS];
+    uint64_t exact_ms[PL_WATCH_GPUS];             /* base was seen without a request */
+    uint64_t stuck[PL_WATCH_GPUS][PL_ROOM_LOOKS]; /* pl_look_device, the latest */
     uint64_t most[PL_WATCH_GPUS];                 /* before it was READY */
     bool measured;                                /* it is READY, and base holds */
     /* crowd.c */
-    uint64_t fresh[PL_WATCH_GPUS]; /* base and outside once it had begun to serve; 0: not known */
+    uint64_t fresh[PL_WATCH_GPUS];       /* base and outside once it had begun to serve; 0: not known */
+    uint64_t fresh_stuck[PL_WATCH_GPUS]; /* in pieces, then */
     struct pl_rise rise[PL_WATCH_GPUS];
 };
 void pl_room_ready(struct pl_worker *w);    /* before anything is routed to it */
@@ -45,8 +50,12 @@ void pl_room_sampled(struct pl_crew *c);    /* the driver has been asked */
 void pl_room_spawning(struct pl_worker *w); /* it is about to be started */
 void pl_room_on(const struct pl_crew *c, uint32_t k,
                 struct pl_room *out); /* its index in the crew's devices */
-/* What it has there at rest; 0: nothing, or it is not known. */
+/* What it has there at rest, as it was last measured; 0: nothing, or it is not known. */
 uint64_t pl_room_at_rest(const struct pl_worker *w, uint32_t k);
+/* The same for now: what was measured beside requests is some looks old, and may have grown since. */
+uint64_t pl_room_now(const struct pl_worker *w, uint32_t k);
+/* Free between what is live, for some looks: a request finds room there in pieces only. */
+uint64_t pl_room_in_pieces(const struct pl_worker *w, uint32_t k);
 /* Somebody comes or goes there: what is measured is of no lasting value. */
 bool pl_room_in_motion(const struct pl_crew *c, uint32_t k);
 #endif
