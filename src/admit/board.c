@@ -78,6 +78,17 @@ bool pl_board_next(const struct pl_board *b, uint32_t *from, uint32_t *slot, str
     return false;
 }
 
+bool pl_board_has(const struct pl_board *b, uint64_t generation) {
+    bool full = true;
+    for (uint32_t i = 0; b->at != NULL && i < PL_BOARD_SLOTS; i++) {
+        const struct slot *s = slot_at(b, i);
+        uint32_t state = atomic_load(&s->state);
+        if (is_held(state) && s->charge.main != b->main && s->charge.generation == generation) return true;
+        full = full && state != PL_BOARD_FREE;
+    }
+    return full;
+}
+
 bool pl_board_adopt(struct pl_board *b, uint32_t slot) {
     struct slot *s = slot_at(b, slot);
     uint32_t state = atomic_load(&s->state);

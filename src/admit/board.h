@@ -43,6 +43,8 @@ uint32_t pl_board_put(struct pl_board *b, const struct pl_charge *c);
 void pl_board_drop(struct pl_board *b, uint32_t slot); /* NONE is allowed */
 /* The next charge of another main from slot *from on; *from then is behind it. False: no more. */
 bool pl_board_next(const struct pl_board *b, uint32_t *from, uint32_t *slot, struct pl_charge *out);
+/* Another main has something with a worker of that generation; or may have: the board is full. */
+bool pl_board_has(const struct pl_board *b, uint64_t generation);
 /* Ours to free from now on. False: its own main has freed it meanwhile. */
 bool pl_board_adopt(struct pl_board *b, uint32_t slot);
 /* Its own main, which still lives, has freed it; or somebody else has it by now. */

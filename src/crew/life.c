@@ -516,6 +516,11 @@ void pl_life_release(struct pl_worker *w) {
 
 /* --- drain */
 
+static bool has_elsewhere(const struct pl_worker *w) {
+    const struct pl_crew *c = w->service->crew;
+    return c->other_main && (c->hooks.elsewhere == NULL || c->hooks.elsewhere(c->hooks.ctx, w));
+}
+
 bool pl_life_drained(struct pl_worker *w) {
     struct pl_page_counters p;
     if (w->in_flight > 0 || w->more->zombies > 0) return false;
@@ -523,7 +528,7 @@ bool pl_life_drained(struct pl_worker *w) {
         return false;
     if (pl_depend_is(w->service))
         return w->more->left_socket && (!pl_page_counters(&w->page, &p) || p.tasks == 0);
-    if (!pl_page_counters(&w->page, &p)) return !w->service->crew->other_main;
+    if (!pl_page_counters(&w->page, &p)) return !has_elsewhere(w);
     return p.in_flight == 0 && p.tasks == 0;
 }
 

@@ -153,6 +153,11 @@ static uint64_t on_charged(void *ctx, struct pl_worker *w) {
     return w->service->parent == NULL ? pl_budget_charged(pl_gate_of(ctx, w->service), w) : UINT64_MAX;
 }
 
+static bool on_elsewhere(void *ctx, const struct pl_worker *w) {
+    const struct pl_gateway *g = ctx;
+    return pl_board_has(&g->board, w->generation);
+}
+
 static void on_engine_told(void *ctx, struct pl_worker *w) { pl_llm_told(w, pl_gate_of(ctx, w->service)); }
 
 void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
@@ -166,6 +171,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .retried = on_retried,
                                    .room_changed = on_room_changed,
                                    .charged = on_charged,
+                                   .elsewhere = on_elsewhere,
                                    .gone = on_gone,
                                    .engine_told = on_engine_told };
 }

@@ -176,7 +176,7 @@ def kept_connections(server, count):
 def test_the_old_main_sends_a_worker_nothing_more_that_is_about_to_end(serve):
     """It hears of it from the keeper when the worker drains, not by its death: what its connections bring goes to the
     other worker; and when that one is to end as well they are closed, before anybody is told 503."""
-    server = small(serve, "--workers", 2, "--replace.drain", "300ms").ready(workers=2)
+    server = small(serve, "--workers", 2).ready(workers=2)
     kept = kept_connections(server, 5)
     other = server.workers()[2]
     upgraded(server)
@@ -199,6 +199,32 @@ def test_the_old_main_sends_a_worker_nothing_more_that_is_about_to_end(serve):
     (server.folder / "linger").unlink()
     for one in kept:
         one.close()
+
+
+def test_a_worker_without_a_page_ends_when_the_old_main_is_done_with_it_not_when_that_main_is_gone(serve):
+    """What the old main still has with it stands on the board of charges; its other connections are no reason to wait."""
+    server = small(serve).ready()
+    kept = kept_connections(server, 1)
+    stream = connect(server.address, timeout=60)
+    send_head(stream, "GET", "/stream")
+    data = stream.recv(65536)
+    old = server.main_pid()
+    upgraded(server)
+    assert server.verb("restart", "--all", "--no-wait").returncode == 0
+    server.wait_for("worker.replaced")
+    for _ in range(20):
+        assert server.post("/x", b"ab").json()["body"] == "ab"
+    assert not server.log.find("worker.stopping"), "it still sends"
+    server.gate.touch()
+    while not data.endswith(b"0\r\n\r\n"):
+        piece = stream.recv(65536)
+        assert piece, data
+        data += piece
+    assert b"[DONE]" in data
+    server.wait_for("worker.stopping", {"generation": 1})
+    server.wait_for("main.left", {"pid": old, "cut": 0})
+    stream.close()
+    kept[0].close()
 
 
 def test_upgrades_follow_each_other_and_each_takes_everything_over(serve):

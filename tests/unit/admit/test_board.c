@@ -67,6 +67,20 @@ TEST(a_main_that_lives_takes_its_own_off_and_the_slot_may_be_somebody_elses) {
     assert_true(pl_board_is_gone(&two, slot, &c));
 }
 
+TEST(what_other_mains_have_with_a_worker_is_seen) {
+    uint32_t a = put(&one, 5);
+    assert_true(pl_board_open(&two, memory, 2));
+    assert_true(pl_board_has(&two, 7) && !pl_board_has(&two, 8));
+    assert_false(pl_board_has(&one, 7)); /* its own */
+    assert_true(pl_board_adopt(&two, a));
+    assert_true(pl_board_has(&two, 7)); /* until it is over */
+    pl_board_drop(&one, a);
+    assert_false(pl_board_has(&two, 7));
+    for (uint64_t i = 0; i < PL_BOARD_SLOTS; i++) put(&two, 100 + i);
+    assert_true(pl_board_has(&two, 8)); /* full: some may not be on it */
+    assert_true(pl_board_has(&(struct pl_board){ .at = NULL }, 7));
+}
+
 TEST(a_full_board_counts_what_it_could_not_take) {
     for (uint32_t i = 0; i < PL_BOARD_SLOTS; i++) assert_int_not_equal(put(&one, i + 1), PL_BOARD_NONE);
     assert_int_equal(put(&one, 1), PL_BOARD_NONE);
@@ -99,5 +113,5 @@ TEST(whatever_is_on_it_is_only_foreign_bytes) {
 RUN(ANEW(the_next_main_finds_what_the_last_one_left_and_nothing_of_its_own),
     ANEW(orphans_of_an_orphan_are_found_too),
     ANEW(a_main_that_lives_takes_its_own_off_and_the_slot_may_be_somebody_elses),
-    ANEW(a_full_board_counts_what_it_could_not_take), ANEW(what_is_no_board_is_not_used),
-    ANEW(whatever_is_on_it_is_only_foreign_bytes))
+    ANEW(what_other_mains_have_with_a_worker_is_seen), ANEW(a_full_board_counts_what_it_could_not_take),
+    ANEW(what_is_no_board_is_not_used), ANEW(whatever_is_on_it_is_only_foreign_bytes))
