@@ -71,6 +71,10 @@ class Books:
             if excuse is not None:
                 self.excused.append((excuse.name, o.what))
                 continue
+            if o.crossed:  # an idle connection was closed as it was sent: it may be sent again if nobody has taken it
+                with self.lock:
+                    self.closed.add(o.id)
+                continue
             kind = "wrong" if o.what == "wrong" else "lost"
             story = (f"request {o.id} ({o.kind}): {o.what} after {o.ended - o.began:.2f} s: {o.detail}; "
                      f"faults met: {', '.join(f'{w.name} ({w.detail})' for w in met) or 'none'}")
@@ -95,7 +99,7 @@ class Books:
             if count > (2 if name in twice else 1):
                 self.violation("wrong", f"request {request_id} reached {name} {count} times")
             if request_id in self.closed:
-                self.violation("wrong", f"request {request_id} reached {name}, and its client was told that nobody looks at it")
+                self.violation("wrong", f"request {request_id} reached {name}, and its client was told that nobody looks at it, or its connection was closed")
         return len(seen)
 
     def table(self):

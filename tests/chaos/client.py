@@ -4,6 +4,7 @@ the other (or several at once, pipelined); every request ends with exactly one O
 import dataclasses
 import json
 import random
+import select
 import socket
 import struct
 import threading
@@ -26,6 +27,7 @@ class Outcome:
     what: str
     detail: str = ""
     ended: float = 0.0
+    crossed: bool = False  # cut before a byte of it came, on a connection that had brought answers before
 
 
 class Closed(Exception):
@@ -51,7 +53,7 @@ class Wire:
     def __init__(self, address):
         self.sock = socket.create_connection(address, timeout=HANG_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.data, self.told_to_close = b"", False
+        self.data, self.told_to_close, self.used = b"", False, False
 
     def send(self, data):
         """False: the other side takes no more. What it said before that is still read."""
@@ -129,6 +131,16 @@ class Wire:
             if self.exactly(2) != b"\r\n":
                 raise Wrong("a chunk that does not end")
 
+    def is_over(self):
+        """The other side has ended it between two requests. Whoever keeps connections looks before sending on one: it may be
+        closed at any time (RFC 9112, 9.5)."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        try:
+            return bool(poll.poll(0)) and self.sock.recv(1, socket.MSG_PEEK) == b""
+        except OSError:
+            return True
+
     def nothing_more(self):
         """Between two requests nothing may come."""
         if self.data:
@@ -198,6 +210,8 @@ class Client(threading.Thread):
         self.books.note(outcome)
 
     def _connect(self):
+        if self.wire is not None and self.wire.is_over():
+            self._drop()
         if self.wire is None:
             self.wire = Wire(self.address)
 
@@ -216,6 +230,7 @@ class Client(threading.Thread):
             time.sleep(0.02)  # who refuses must not be stormed
             return
         wire, at = self.wire, 0
+        used, wire.used = wire.used, True
         try:
             for i in ids:
                 for part in parts_of(i):
@@ -234,7 +249,7 @@ class Client(threading.Thread):
         except Closed:
             self._rest(ids[at:], kind, began, "closed", "")
         except Cut as e:
-            self._rest(ids[at:], kind, began, "cut", str(e))
+            self._rest(ids[at:], kind, began, "cut", str(e), crossed=used and at == 0 and not wire.data)
         except TimeoutError:
             self._rest(ids[at:], kind, began, "hang", f"nothing for {HANG_S} s, after {wire.data[:60]!r}")
         except Wrong as e:
@@ -248,9 +263,9 @@ class Client(threading.Thread):
             raise Wrong(f"the reply of {told}")
         return check(request_id, reply), ""
 
-    def _rest(self, ids, kind, began, what, detail):
+    def _rest(self, ids, kind, began, what, detail, **more):
         for i in ids:
-            self._note(Outcome(i, kind, began, what, detail))
+            self._note(Outcome(i, kind, began, what, detail, **more))
         self._drop()
 
     # ---- kinds of requests
