@@ -349,8 +349,8 @@ static void check_strategy(struct facts *f, double least) {
     if (gpus <= 0 || f->m.spare_gpu || (type != NULL && !pl_node_is(type, "RollingUpdate"))) return;
     const struct pl_node *rolling = pl_node_get(strategy, "rollingUpdate"),
                          *n = pl_node_get(rolling, "maxUnavailable");
-    double replicas = least > 1 ? least : 1,
-           down = n != NULL ? pl_kube_share(n, 0, replicas, false) : (double)(int)(replicas / 4);
+    double replicas = least > 1 ? least : 1;
+    double down = n != NULL ? pl_kube_share(n, 0, replicas, false) : replicas / 4;
     if (down < 1) pl_kube_found(f->k, PL_K009, f->o, either(strategy, f->spec), "spec.strategy");
 }
 
