@@ -99,7 +99,8 @@ static bool send_letter(struct pl_link *l, const struct pl_link_letter *letter) 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void watch(struct pl_link *l) {
-    uv_poll_start(&l->poll, UV_READABLE | (l->queue != NULL ? UV_WRITABLE : 0), on_poll);
+    bool writes = l->queue != NULL || l->early_count > 0; /* what came early waits for the next turn only */
+    uv_poll_start(&l->poll, UV_READABLE | (writes ? UV_WRITABLE : 0), on_poll);
 }
 
 static void flush(struct pl_link *l) {
@@ -111,11 +112,19 @@ static void flush(struct pl_link *l) {
     }
 }
 
+static void deliver_early(struct pl_link *l) {
+    for (size_t i = 0; i < l->early_count; i++) deliver(l, &l->early[i]);
+    free(l->early);
+    l->early = NULL;
+    l->early_count = 0;
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events) {
     static struct pl_wire_message m;
     struct pl_link *l = poll->data;
     (void)status;
     (void)events;
+    deliver_early(l);
     flush(l);
     while (l->running) {
         enum pl_wire_result r = pl_wire_receive(l->fd, &m);
@@ -140,10 +149,6 @@ bool pl_link_run(struct pl_link *l, uv_loop_t *loop, pl_link_news *news, void *c
     l->poll.data = l;
     l->running = true;
     watch(l);
-    for (size_t i = 0; i < l->early_count; i++) deliver(l, &l->early[i]);
-    free(l->early);
-    l->early = NULL;
-    l->early_count = 0;
     return true;
 }
 

@@ -40,7 +40,8 @@ void pl_link_init(struct pl_link *l, int fd);
  * error. */
 bool pl_link_ask(struct pl_link *l, struct pl_wire_message *q, enum pl_wire_kind expected,
                  struct pl_wire_message *answer, struct pl_err *err);
-/* From here on the loop reads. News that came early is delivered by the first turn. */
+/* From here on the loop reads. News that came early is delivered by the first turn, never from inside: whom
+ * it is about may have to be made first. */
 bool pl_link_run(struct pl_link *l, uv_loop_t *loop, pl_link_news *news, void *ctx, struct pl_err *err);
 /* `q` is copied, its descriptors are duplicated: the caller keeps its own. `done` may be NULL. */
 bool pl_link_order(struct pl_link *l, const struct pl_wire_message *q, pl_link_reply *done, void *ctx);
