@@ -203,17 +203,14 @@ static json_t *budget_json(const struct pl_admin *a, const struct pl_service *s)
     return list;
 }
 
-/* Where its workers' memory is known. */
+/* Where its workers' memory is read: what holds for such workers, and not whether one was looked at already. */
 static const char *memory_known(const struct pl_service *s, uint64_t now) {
-    bool host = false;
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
         struct pl_look_device d;
-        struct pl_look_host h;
         for (uint32_t i = 0; i < PL_LOOK_DEVICES; i++)
             if (pl_look_device(w, i, now, &d)) return "device";
-        host = host || pl_look_host(w, &h);
     }
-    return host ? "host" : "none";
+    return pl_look_reads_host(s) ? "host" : "none";
 }
 
 /* What works for this kind of worker, and what does not. */

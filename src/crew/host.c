@@ -16,7 +16,7 @@ static const struct pl_host_roots machine = { .proc = "/proc", .cgroup = "/sys/f
 
 struct pl_host {
     struct pl_watch_host group; /* at_ms 0: not seen yet */
-    bool kills_known, pressed;
+    bool kills_known, pressed, reads_workers;
     uint64_t kills, whole_kills; /* accounted for */
     uint64_t kill_seen_ms;       /* one is there that nobody accounts for; 0: none */
 };
@@ -212,6 +212,7 @@ void pl_host_tick(struct pl_crew *c, uint64_t now) {
         if (!pl_watch_read_worker(&c->devices->page, i, &p)) continue;
         if (p.pid != 0 && pl_zygote_seen(c, p.pid, p.pss != PL_PROC_UNKNOWN ? p.pss : p.rss)) continue;
         struct pl_worker *w = p.pid != 0 ? worker_with(c, (pid_t)p.pid) : NULL;
+        if (w != NULL) h->reads_workers = true;
         if (w != NULL && w->state < PL_WORKER_READY) pl_host_room_seen(w, p.anon, p.swap, p.rss, p.pss);
         if (w != NULL && w->state == PL_WORKER_READY) take_worker(w, &p, now);
     }
@@ -257,4 +258,9 @@ bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out) {
                                   .limit = pl_host_limit_bytes(w->service->config->replace_host_rss,
                                                                pl_host_limit(c), all_workers(c)) };
     return true;
+}
+
+bool pl_look_reads_host(const struct pl_service *s) {
+    const struct pl_host *h = s->crew->host;
+    return s->kind != PL_KIND_REMOTE && h != NULL && h->reads_workers;
 }

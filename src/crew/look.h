@@ -90,6 +90,8 @@ struct pl_look_host {
     uint64_t pss;        /* 0: not known */
 };
 bool pl_look_host(const struct pl_worker *w, struct pl_look_host *out); /* false: not known */
+/* Whether the host memory of such workers is read, one that has just begun included, which has none yet. */
+bool pl_look_reads_host(const struct pl_service *s);
 enum { PL_LOOK_DEVICES = 16 };
 /* Device memory as the worker's page tells it. */
 struct pl_look_device {

@@ -321,7 +321,8 @@ def test_the_same_series_of_bentoml_as_without_us(feature):
 
 def test_status_json_tells_workers_limits_and_guards(feature):
     feature.post("/predict", {"x": 1})
-    status = feature.status()
+    status = feature.wait_until(lambda: (s := feature.status())["services"][0]["guards"]["memory"] != "none" and s,
+                                what="the first look at the workers' memory")
     assert status["v"] == 1 and status["kind"] == "status" and status["ready"] is True
     assert status["pid"]["keeper"] == feature.pid and status["pid"]["main"] != feature.pid
     (service,) = status["services"]
@@ -335,6 +336,20 @@ def test_status_json_tells_workers_limits_and_guards(feature):
     assert same.status == 200 and same.json()["boot"] == status["boot"]
     text = feature.verb("status")
     assert text.returncode == 0 and len(text.stdout.splitlines()) <= 24 and "feature" in text.stdout
+
+
+def test_what_is_guarded_does_not_change_when_the_only_worker_is_new(serve):
+    """A look at a worker's memory comes once a second: one that has just become ready was not looked at yet."""
+    server = serve("service:Feature", "--workers", "1").ready()
+
+    def memory():
+        return server.status()["services"][0]["guards"]["memory"]
+
+    server.wait_until(lambda: memory() == "host")
+    for generation in (2, 3, 4):
+        os.kill(server.workers()[1], signal.SIGKILL)
+        server.wait_for("worker.ready", {"generation": generation})
+        assert memory() == "host"
 
 
 def test_admin_port_answers_reads_and_refuses_acts(serve):
