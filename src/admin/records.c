@@ -59,18 +59,19 @@ static void finish(struct pl_reading *r) {
 static void answer(struct pl_reading *r, const struct pl_errand_result *of) {
     struct pl_conn *c = r->conn;
     const char *said = of->said->len > 0 ? pl_buf_text(of->said) : UNREADABLE;
+    int64_t status = of->end == PL_ERRAND_EXITED ? of->status : -1;
     if (c == NULL) return;
     if (of->end == PL_ERRAND_LATE || of->end == PL_ERRAND_TOO_MUCH) {
         refuse(r, of->end == PL_ERRAND_LATE ? SLOW : "the answer is too large", SHORTER);
-    } else if (of->end != PL_ERRAND_EXITED || of->status > 2 || of->status == 1 || of->said->len == 0) {
-        refuse(r, said, NULL);
-    } else if (of->status == 2) {
-        r->conn = NULL;
-        pl_admin_reply_error(c, 400, "bad_request", said, NULL);
-    } else {
+    } else if (status == 0 && of->said->len > 0) {
         const struct pl_http_reply reply = { .status = 200, .body = said, .body_len = of->said->len };
         r->conn = NULL;
         pl_conn_reply(c, &reply);
+    } else if (status == 2) {
+        r->conn = NULL;
+        pl_admin_reply_error(c, 400, "bad_request", said, NULL);
+    } else {
+        refuse(r, said, NULL);
     }
 }
 

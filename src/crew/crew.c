@@ -75,14 +75,18 @@ static struct pl_service *owner_of(struct pl_crew *c, const char *name, uint32_t
     return count == 2 ? &c->services[index] : pl_depend_of(&c->services[index], number);
 }
 
-/* What nobody here knows, or what was on its way out, ends. */
-static void end_stranger(struct pl_crew *c, uint64_t generation) {
+void pl_crew_signal(struct pl_crew *c, uint64_t generation, int signal, uint64_t kill_ms) {
     struct pl_wire_message m;
     pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
     m.signal.generation = generation;
-    m.signal.signal = SIGTERM;
-    m.signal.kill_ms = 5000;
+    m.signal.signal = (uint32_t)signal;
+    m.signal.kill_ms = (uint32_t)kill_ms;
     pl_link_order(c->link, &m, NULL, NULL);
+}
+
+/* What nobody here knows, or what was on its way out, ends. */
+static void end_stranger(struct pl_crew *c, uint64_t generation) {
+    pl_crew_signal(c, generation, SIGTERM, 5000);
 }
 
 static void forget_stranger(struct pl_crew *c, uint64_t generation) {
@@ -210,7 +214,7 @@ void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m) {
     bool withdrawn = m->head.kind == PL_WIRE_WITHDRAWN;
     bool of_generation = withdrawn || (m->head.kind >= PL_WIRE_RUNNING && m->head.kind <= PL_WIRE_STUCK);
     if (of_generation && c->left) {
-        pl_crew_watch_end(c, &m->exit);
+        pl_crew_watch(c, &m->exit);
         return;
     }
     if (of_generation && c->resting) {

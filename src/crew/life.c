@@ -101,21 +101,16 @@ uint64_t pl_life_patience_ms(const struct pl_service *s) {
 }
 
 void pl_life_order_stop(struct pl_worker *w) {
-    struct pl_wire_message m;
     if (w->service->kind == PL_KIND_REMOTE) { /* it is not ours to stop: we look away */
         const struct pl_wire_exit nothing = { 0 };
         pl_life_gone(w, &nothing);
         return;
     }
     if (w->generation == 0 || w->exited) return; /* not spawned yet: on_spawned comes back here */
-    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
-    bool silent = w->more->hung_ms != 0; /* it would not hear a SIGTERM */
-    m.signal.generation = w->generation;
-    m.signal.signal = silent ? SIGKILL : SIGTERM;
+    bool silent = w->more->hung_ms != 0;         /* it would not hear a SIGTERM */
     bool drains = w->more->was_ready && !w->service->crew->stopping;
-    m.signal.kill_ms =
-        (uint32_t)(drains ? pl_life_patience_ms(w->service) : (uint64_t)w->service->config->stop_timeout_ms);
-    pl_link_order(w->service->crew->link, &m, NULL, NULL);
+    pl_crew_signal(w->service->crew, w->generation, silent ? SIGKILL : SIGTERM,
+                   drains ? pl_life_patience_ms(w->service) : (uint64_t)w->service->config->stop_timeout_ms);
     w->more->stopped_ms = pl_crew_now(w->service->crew);
     pl_log(log_of(w), PL_INFO, "worker.stopping", F_STR("service", w->service->config->id),
            F_INT("worker", w->slot), F_INT("generation", w->generation),
@@ -125,13 +120,8 @@ void pl_life_order_stop(struct pl_worker *w) {
 /* A main that was upgraded away may send it what its last connections bring: it hears of it before the end.
  */
 static void withdraw(const struct pl_worker *w) {
-    struct pl_wire_message m;
-    if (!w->service->crew->other_main || w->generation == 0 || w->exited) return;
-    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
-    m.signal.generation = w->generation;
-    m.signal.signal = 0;
-    m.signal.kill_ms = 0;
-    pl_link_order(w->service->crew->link, &m, NULL, NULL);
+    struct pl_crew *c = w->service->crew;
+    if (c->other_main && w->generation != 0 && !w->exited) pl_crew_signal(c, w->generation, 0, 0);
 }
 
 static void enter_loading(struct pl_worker *w) { pl_probe_start(w); }

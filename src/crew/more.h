@@ -322,9 +322,11 @@ struct pl_crew {
 /* crew.c */
 void pl_crew_run(struct pl_crew *c);                             /* the tick, from now on */
 void pl_crew_news(struct pl_crew *c, struct pl_wire_message *m); /* of the keeper */
+/* As pl_wire_signal has it: 0 only tells another main. */
+void pl_crew_signal(struct pl_crew *c, uint64_t generation, int signal, uint64_t kill_ms);
 /* rest.c */
 void pl_crew_keep_news(struct pl_crew *c, const struct pl_wire_message *m);
-void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e);
+void pl_crew_watch(struct pl_crew *c, const struct pl_wire_exit *e);
 
 /* life.c: every change of state and its side effects go through here. */
 void pl_life_feed(struct pl_worker *w, enum pl_worker_event ev);

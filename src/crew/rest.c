@@ -1,7 +1,8 @@
 /* rest.c - a crew whose main gives the helm away. Frozen: no replacement is begun any more. At rest: what was
  * read of the workers' output is written out, nobody is asked anything, and what the keeper tells waits; for
  * a few milliseconds, until the other main is at the helm or has failed. After that it either goes on where
- * it stopped, or only watches for the ends of the workers that its last requests are with.
+ * it stopped, or only watches for the ends of the workers that its last requests are with, and for those
+ * that are about to end.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ static void see_withdrawn(struct pl_worker *w) {
     c->hooks.supply_changed(c->hooks.ctx, w->service);
 }
 
-void pl_crew_watch_end(struct pl_crew *c, const struct pl_wire_exit *e) {
+void pl_crew_watch(struct pl_crew *c, const struct pl_wire_exit *e) {
     struct pl_worker *w = pl_crew_by_generation(c, e->generation);
     bool ended = e->state == PL_GEN_EXITED || e->state == PL_GEN_GONE;
     if (w == NULL) return;
@@ -135,7 +136,7 @@ void pl_crew_leave(struct pl_crew *c) {
     c->left = true;
     if (!c->resting) pl_crew_rest(c);
     each_worker(c, leave);
-    for (size_t i = 0; i < c->kept_count; i++) pl_crew_watch_end(c, &c->kept_news[i]);
+    for (size_t i = 0; i < c->kept_count; i++) pl_crew_watch(c, &c->kept_news[i]);
     free(c->kept_news);
     c->kept_news = NULL;
     c->kept_count = 0;

@@ -116,14 +116,15 @@ static void measure(struct pl_worker *w, uint32_t k, const struct pl_device *g, 
     uint64_t live = told ? on.allocated : process,
              outside = told && process > on.reserved ? process - on.reserved : 0;
     if (!told && process == 0) return; /* it is not there, or nobody tells */
-    if (quiet || live < r->base[k])
+    if (quiet || live < r->base[k]) {
         r->base[k] = live;
-    else if (told)
+        r->base_ms[k] = pl_crew_now(w->service->crew);
+    } else if (told) {
         raise_under_load(w, k, live);
+    }
     if (quiet) {
         memset(r->least[k], 0, sizeof r->least[k]);
         memset(r->least_ms[k], 0, sizeof r->least_ms[k]);
-        r->exact_ms[k] = pl_crew_now(w->service->crew);
     }
     push(r->stuck[k], told ? on.stuck : 0);
     if (outside > r->outside[k]) r->outside[k] = outside;
@@ -169,7 +170,7 @@ uint64_t pl_room_now(const struct pl_worker *w, uint32_t k) {
     uint64_t measured = pl_room_at_rest(w, k);
     if (measured == 0 || r->least_ms[k][0] == 0) return measured; /* exact, or nobody looks beside requests */
     uint64_t of = r->least_ms[k][PL_ROOM_LOOKS - 1], now = pl_crew_now(w->service->crew);
-    if (of < r->exact_ms[k]) of = r->exact_ms[k];
+    if (of < r->base_ms[k]) of = r->base_ms[k];
     return measured + (uint64_t)(pl_rise_per_ms(&r->rise[k]) * (double)(now > of ? now - of : 0));
 }
 

@@ -36,7 +36,7 @@ struct pl_worker_room {
     uint64_t outside[PL_WATCH_GPUS]; /* of PyTorch's allocator, the most */
     uint64_t least[PL_WATCH_GPUS][PL_ROOM_LOOKS]; /* of base, as the latest looks beside requests had it */
     uint64_t least_ms[PL_WATCH_GPUS][PL_ROOM_LOOKS];
-    uint64_t exact_ms[PL_WATCH_GPUS];             /* base was seen without a request */
+    uint64_t base_ms[PL_WATCH_GPUS];              /* base was all that was live, for the last time */
     uint64_t stuck[PL_WATCH_GPUS][PL_ROOM_LOOKS]; /* pl_look_device, the latest */
     uint64_t most[PL_WATCH_GPUS];                 /* before it was READY */
     bool measured;                                /* it is READY, and base holds */

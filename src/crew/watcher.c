@@ -91,12 +91,7 @@ static void forget(struct pl_crew *c, uint64_t generation) {
 }
 
 static void order_signal(struct pl_crew *c, int signal, uint32_t kill_ms) {
-    struct pl_wire_message m;
-    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
-    m.signal.generation = c->devices->generation;
-    m.signal.signal = (uint32_t)signal;
-    m.signal.kill_ms = kill_ms;
-    pl_link_order(c->link, &m, NULL, NULL);
+    pl_crew_signal(c, c->devices->generation, signal, kill_ms);
 }
 
 static void end_it(struct pl_crew *c) {

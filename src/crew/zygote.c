@@ -105,12 +105,7 @@ static void take_page(struct pl_zygote *z, int page_fd, int ring_fd) {
 /* --- its end */
 
 static void send_signal(struct pl_service *s, int signal, uint32_t kill_ms) {
-    struct pl_wire_message m;
-    pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
-    m.signal.generation = s->more->zygote->generation;
-    m.signal.signal = (uint32_t)signal;
-    m.signal.kill_ms = kill_ms;
-    pl_link_order(s->crew->link, &m, NULL, NULL);
+    pl_crew_signal(s->crew, s->more->zygote->generation, signal, kill_ms);
 }
 
 static void end_it(struct pl_service *s) {
@@ -464,13 +459,9 @@ void pl_zygote_adopt(struct pl_crew *c, const struct pl_wire_item *item, int pag
     struct pl_service *s = owner_of(c, item->name);
     struct pl_zygote *z = s != NULL ? zygote_of(s) : NULL;
     if (z == NULL || z->generation != 0) { /* nobody's: it ends, and with it its standby */
-        struct pl_wire_message m;
         close(page_fd);
         close(ring_fd);
-        pl_wire_init(&m, PL_WIRE_SIGNAL, sizeof m.signal, 0);
-        m.signal.generation = item->generation;
-        m.signal.signal = SIGKILL;
-        pl_link_order(c->link, &m, NULL, NULL);
+        pl_crew_signal(c, item->generation, SIGKILL, 0);
         return;
     }
     z->generation = item->generation;

@@ -56,11 +56,17 @@ static void on_room(uv_handle_t *h, size_t suggested, uv_buf_t *out) {
     *out = uv_buf_init(bytes, sizeof bytes);
 }
 
+/* Not once it was reaped: its number may be another's by then. */
+static void end_child(struct pl_errand *e) {
+    if (!e->exited) uv_process_kill(&e->process, SIGKILL);
+    finish_if_over(e);
+}
+
 static void on_bytes(uv_stream_t *s, ssize_t n, const uv_buf_t *buf) {
     struct pl_errand *e = s->data;
     if (n > 0 && !e->too_much && !pl_buf_add(&e->said, buf->base, (size_t)n)) {
         e->too_much = true;
-        uv_process_kill(&e->process, SIGKILL);
+        end_child(e);
     }
     if (n >= 0) return;
     uv_read_stop(s);
@@ -79,8 +85,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal) {
 static void on_late(uv_timer_t *t) {
     struct pl_errand *e = t->data;
     e->late = true;
-    if (!e->exited) uv_process_kill(&e->process, SIGKILL);
-    finish_if_over(e);
+    end_child(e);
 }
 
 static int spawn(struct pl_errand *e, const struct pl_errand_order *o) {
@@ -136,6 +141,5 @@ struct pl_errand *pl_errand_start(const struct pl_errand_order *o, struct pl_err
 void pl_errand_drop(struct pl_errand *e) {
     if (e == NULL) return;
     e->done = NULL;
-    if (!e->exited) uv_process_kill(&e->process, SIGKILL);
-    finish_if_over(e);
+    end_child(e);
 }
