@@ -71,7 +71,7 @@ class Books:
             if excuse is not None:
                 self.excused.append((excuse.name, o.what))
                 continue
-            if o.crossed:  # an idle connection was closed as it was sent: it may be sent again if nobody has taken it
+            if self.was_left_behind(o):
                 with self.lock:
                     self.closed.add(o.id)
                 continue
@@ -82,6 +82,12 @@ class Books:
                 self.violations.append((kind, o.began - self.began, story))
             for w in met:
                 self.during.setdefault(w.name, collections.Counter())[kind] += 1
+
+    def was_left_behind(self, o):
+        """It was sent on a connection to a main that has been upgraded away since: such a main may close it while it is idle, and
+        every client sends again then (RFC 9112, 9.3.1), if nobody has taken it: see `receipts`."""
+        return o.kept_since is not None and any("upgrade" in w.name and w.began <= o.ended and (w.ended is None or o.kept_since <= w.ended)
+                                                for w in self.windows)
 
     def counts(self):
         found = collections.Counter(kind for kind, _, _ in self.violations)

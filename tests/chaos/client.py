@@ -4,7 +4,6 @@ the other (or several at once, pipelined); every request ends with exactly one O
 import dataclasses
 import json
 import random
-import select
 import socket
 import struct
 import threading
@@ -27,7 +26,7 @@ class Outcome:
     what: str
     detail: str = ""
     ended: float = 0.0
-    crossed: bool = False  # cut before a byte of it came, on a connection that had brought answers before
+    kept_since: float | None = None  # cut before a byte of it came, on a connection that was used before: when that was opened
 
 
 class Closed(Exception):
@@ -53,7 +52,7 @@ class Wire:
     def __init__(self, address):
         self.sock = socket.create_connection(address, timeout=HANG_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.data, self.told_to_close, self.used = b"", False, False
+        self.data, self.told_to_close, self.used, self.opened = b"", False, False, time.monotonic()
 
     def send(self, data):
         """False: the other side takes no more. What it said before that is still read."""
@@ -131,16 +130,6 @@ class Wire:
             if self.exactly(2) != b"\r\n":
                 raise Wrong("a chunk that does not end")
 
-    def is_over(self):
-        """The other side has ended it between two requests. Whoever keeps connections looks before sending on one: it may be
-        closed at any time (RFC 9112, 9.5)."""
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        try:
-            return bool(poll.poll(0)) and self.sock.recv(1, socket.MSG_PEEK) == b""
-        except OSError:
-            return True
-
     def nothing_more(self):
         """Between two requests nothing may come."""
         if self.data:
@@ -210,8 +199,6 @@ class Client(threading.Thread):
         self.books.note(outcome)
 
     def _connect(self):
-        if self.wire is not None and self.wire.is_over():
-            self._drop()
         if self.wire is None:
             self.wire = Wire(self.address)
 
@@ -249,7 +236,8 @@ class Client(threading.Thread):
         except Closed:
             self._rest(ids[at:], kind, began, "closed", "")
         except Cut as e:
-            self._rest(ids[at:], kind, began, "cut", str(e), crossed=used and at == 0 and not wire.data)
+            detail = f"{e} on a connection of {time.monotonic() - wire.opened:.2f} s, {'used' if used else 'new'}"
+            self._rest(ids[at:], kind, began, "cut", detail, kept_since=wire.opened if used and at == 0 and not wire.data else None)
         except TimeoutError:
             self._rest(ids[at:], kind, began, "hang", f"nothing for {HANG_S} s, after {wire.data[:60]!r}")
         except Wrong as e:

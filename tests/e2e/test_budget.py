@@ -7,6 +7,7 @@ import pytest
 
 from rig import dock, paths
 from rig.dock import torch_python
+from test_crowd import drips
 
 MIB = 1 << 20
 
@@ -97,14 +98,10 @@ def test_a_budget_learnt_from_an_oom_holds_after_the_restart(served, tmp_path):
     assert place["budget_bytes"] == learnt <= change["to_bytes"] and place["full_bytes"] == 12288 * MIB
 
 
+@pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
 def test_who_waits_while_a_worker_is_exchanged_is_not_refused_where_room_is_measured(serve, tmp_path):
     """The room of the device changes the moment that a successor is about to start, and who waits is judged again then."""
-    if dock.sanitized():
-        pytest.skip("the stand-ins cannot be preloaded into a sanitized main")
-    server = serve("service:Drips", "--warmup.examples", "off", "--traffic.queue.max_wait", "60s", "--replace.hold", "60s",
-                   "--traffic.max_concurrency", "4", service="drips",
-                   python=torch_python(), before=[paths.plimsoll, "drydock", "-q", "--gpu", "small:2GiB", "--context", "64MiB", "--"],
-                   env={"PLIMSOLL_CACHE": str(tmp_path / "cache")}).ready()
+    server = drips(serve, tmp_path / "cache", "--traffic.queue.max_wait", "60s", "--replace.hold", "60s", "--traffic.max_concurrency", "4")
     assert server.post("/predict", {"keep_mib": 400, "peak_mib": 16}).status == 200
     server.wait_until(lambda: any(0 < place["budget_bytes"] < 1400 * MIB for place in server.status()["services"][0]["budget"]),
                       what="what it has kept is known")

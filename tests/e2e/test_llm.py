@@ -130,7 +130,7 @@ def test_a_model_keeps_its_name_whoever_has_not_told_it_yet(serve):
         return [line.partition('model_name="')[2].partition('"')[0] for line in lines_of(server, "vllm:num_requests_running")]
 
     server.wait_until(lambda: names() == ["tiny"], what="they have told")
-    (server.folder / "models_wait").touch()
+    (server.folder / "models_untold").touch()
     os.kill(server.workers()[1], signal.SIGKILL)
     server.wait_for("worker.ready", count=3)
     assert names() == ["tiny"], "one has not told"
@@ -142,7 +142,6 @@ def test_a_model_keeps_its_name_whoever_has_not_told_it_yet(serve):
     (server.folder / "hold").unlink()
     server.wait_for("worker.ready", count=4)
     assert names() == ["tiny"], "none has told"
-    (server.folder / "models_wait").unlink()
 
 
 def test_picker_metrics_stand_once_and_count_our_queue(serve):
