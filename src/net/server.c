@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/check.h"
+#include "net/dial.h"
 #include "net/server_conn.h"
 
 static void take_bytes(struct pl_conn *c, const char *at, size_t len);
@@ -83,9 +84,13 @@ void pl_conn_wind_up(struct pl_conn *c, bool linger) {
 
 /* --- time limits */
 
+/* A request may have come that nobody has read yet: closing would take it back from a client who was in time.
+ */
+static bool is_unread(const struct pl_conn *c) { return pl_dial_stale(pl_sock_fd(&c->sock)); }
+
 static void on_idle(struct pl_timer *t) {
     struct pl_conn *c = PL_TIMER_OWNER(t, struct pl_conn, timer);
-    if (pl_sock_queued(&c->sock) == 0)
+    if (pl_sock_queued(&c->sock) == 0 && !is_unread(c))
         pl_conn_close_now(c);
     else /* it still takes the last answer; the write timer sees that it does */
         pl_timer_start(timers_of(c), t, c->server->o.limits->idle_timeout_ms, on_idle);
@@ -242,6 +247,10 @@ static uint32_t read_most(const struct pl_conn *c) {
     return c->phase == PL_CONN_IDLE ? PL_CONN_HEAD_BYTES : PL_SOCK_READ_BYTES;
 }
 
+static bool is_idle(const struct pl_conn *c) {
+    return c->phase == PL_CONN_IDLE && !c->head_begun && c->pending.len == 0;
+}
+
 /* `at` are bytes just read, or none: then what is pending is looked at again. */
 static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
     if (c->feeding) return; /* the loop in consume() sees what has changed */
@@ -266,6 +275,10 @@ static void take_bytes(struct pl_conn *c, const char *at, size_t len) {
     }
     if (c->half_closed) {
         pl_conn_settle_half(c);
+        return;
+    }
+    if (is_idle(c) && c->server->draining && !c->server->leaving) { /* they were no request */
+        pl_conn_wind_up(c, false);
         return;
     }
     c->sock.read_most = read_most(c);
@@ -417,7 +430,7 @@ void pl_server_close_idle(struct pl_server *s) {
     s->leaving = false;
     for (struct pl_conn *c = s->conns, *next; c != NULL; c = next) {
         next = c->next; /* closing is not freeing */
-        if (c->phase == PL_CONN_IDLE && !c->head_begun) pl_conn_wind_up(c, false);
+        if (is_idle(c) && !is_unread(c)) pl_conn_wind_up(c, false);
     }
 }
 

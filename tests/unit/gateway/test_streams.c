@@ -252,6 +252,19 @@ TEST(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed) {
     close(idle);
 }
 
+TEST(a_request_that_came_while_the_loop_stood_still_is_not_late) {
+    set("http.idle_timeout", "75s");
+    worker_starts(1);
+    int c = client();
+    put(c, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n");
+    read_until(c, "live");
+    static const char again[] = "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n";
+    assert_int_equal(send(c, again, sizeof again - 1, 0), sizeof again - 1); /* put() would let it be read */
+    pass(76000);
+    read_until(c, "live");
+    close(c);
+}
+
 RUN(IN_WORLD(a_stream_whose_worker_dies_says_so_and_has_no_last_chunk),
     IN_WORLD(inside_a_chunk_or_another_type_it_is_only_cut),
     IN_WORLD(a_long_reply_that_breaks_off_stays_short_and_a_small_one_becomes_a_502),
@@ -263,4 +276,5 @@ RUN(IN_WORLD(a_stream_whose_worker_dies_says_so_and_has_no_last_chunk),
     IN_WORLD(requests_sent_ahead_of_the_end_of_file_are_all_answered),
     IN_WORLD(a_client_that_takes_nothing_is_cut_and_frees_its_worker),
     IN_WORLD(an_upload_that_we_kept_waiting_is_not_called_slow),
-    IN_WORLD(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed))
+    IN_WORLD(slow_heads_and_bodies_are_timed_out_and_idle_connections_closed),
+    IN_WORLD(a_request_that_came_while_the_loop_stood_still_is_not_late))

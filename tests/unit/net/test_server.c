@@ -213,6 +213,21 @@ TEST(an_answer_on_its_way_survives_the_drain) {
     close(fd);
 }
 
+/* It has come, and nobody has read it yet: that connection is not idle. */
+TEST(a_request_that_came_before_the_drain_is_answered) {
+    int asked = dial(), idle = dial(), stray = dial();
+    for (int i = 0; i < 20; i++) uv_run(&loop, UV_RUN_NOWAIT);
+    put(asked, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    put(stray, "\r\n"); /* allowed before a request (RFC 9112, 2.2), and none */
+    pl_server_drain(server, on_empty, NULL);
+    assert_true(get(asked, "Connection: close"));
+    assert_int_equal(drink(idle) + drink(stray), 0);
+    assert_true(is_empty);
+    close(asked);
+    close(idle);
+    close(stray);
+}
+
 /* Another process accepts: who was told that the connection stays may use it once more, and is told then. */
 TEST(an_idle_connection_brings_one_more_request_to_a_server_that_leaves) {
     int kept = dial(), busy = dial();
@@ -349,7 +364,7 @@ TEST(a_question_that_is_not_answered_in_time_says_so) {
 RUN(HERE(a_stream_of_our_own_is_chunked_and_the_connection_lives_on),
     HERE(a_follower_that_leaves_is_told_once),
     HERE(who_sends_ahead_without_reading_is_held_back_and_then_answered),
-    HERE(an_answer_on_its_way_survives_the_drain),
+    HERE(an_answer_on_its_way_survives_the_drain), HERE(a_request_that_came_before_the_drain_is_answered),
     HERE(an_idle_connection_brings_one_more_request_to_a_server_that_leaves),
     HERE(a_stream_for_http_1_0_is_505),
     HERE(requests_that_come_a_byte_at_a_time_and_all_at_once_are_the_same),
