@@ -137,6 +137,11 @@ bool pl_devices_of(const struct pl_service_config *s, const char *visible, uint3
 
 /* --- UUIDs */
 
+/* Not strncmp: the text need not end in a zero byte, and behind the name there may be nothing at all. */
+static bool is_kind(const char *uuid, size_t len, const char kind[static 4]) {
+    return len >= 4 && memcmp(uuid, kind, 4) == 0;
+}
+
 /* "GPU 0: NVIDIA H200 (UUID: GPU-...)", and below it "  MIG 1g.18gb Device 0: (UUID: MIG-...)". */
 size_t pl_devices_listed(const char *text, size_t len, char out[PL_DEVICES_TEXT]) {
     static const char mark[] = "(UUID: ";
@@ -149,10 +154,11 @@ size_t pl_devices_listed(const char *text, size_t len, char out[PL_DEVICES_TEXT]
         const char *close = uuid != NULL ? memchr(uuid, ')', (size_t)(s + n - uuid)) : NULL;
         if (close != NULL) {
             uuid += sizeof mark - 1;
-            bool mig = strncmp(uuid, "MIG-", 4) == 0, gpu = strncmp(uuid, "GPU-", 4) == 0;
+            size_t uuid_len = (size_t)(close - uuid);
+            bool mig = is_kind(uuid, uuid_len, "MIG-"), gpu = is_kind(uuid, uuid_len, "GPU-");
             if (mig && whole) p.count--;
             size_t before = p.count;
-            if (mig || gpu) add(&p, uuid, (size_t)(close - uuid));
+            if (mig || gpu) add(&p, uuid, uuid_len);
             whole = gpu && p.count > before;
         }
         s += n + 1;
