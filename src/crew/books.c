@@ -179,24 +179,30 @@ static void sample_gpu(struct pl_worker *w, uint32_t i, uint64_t now_ms, struct 
     if (process != PL_WATCH_UNKNOWN && g->at_ms != 0) s->gpu[i].process = process;
 }
 
+static uint64_t has_on(struct pl_worker *w, uint32_t i, const struct pl_ledger_sample *s) {
+    struct pl_look_device d;
+    if (s->gpu[i].process != 0) return s->gpu[i].process;
+    return pl_look_device(w, i, 0, &d) ? d.reserved : 0;
+}
+
 /* What a worker needs on a device before it has served anything. */
 static void note_need(struct pl_worker *w, const struct pl_books *b, const struct pl_ledger_sample *s) {
     uint64_t *need = &w->service->more->new_device_bytes;
     if (b->sampled || w->more->adopted) return;
-    for (int i = 0; i < PL_LEDGER_GPUS; i++) {
-        struct pl_look_device d;
-        uint64_t has = s->gpu[i].process;
-        if (has == 0 && pl_look_device(w, (uint32_t)i, 0, &d)) has = d.reserved;
+    for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) {
+        uint64_t has = has_on(w, i, s);
         if (has > *need || (i == 0 && has > 0)) *need = has;
     }
+    if (*need != 0) pl_kept_save(w->service);
 }
 
+/* No new one was ever seen: what it has itself, which may have grown. */
 bool pl_books_room(struct pl_worker *w) {
-    uint64_t need = w->service->more->new_device_bytes, now = pl_crew_now(w->service->crew);
+    uint64_t known = w->service->more->new_device_bytes, now = pl_crew_now(w->service->crew);
     struct pl_ledger_sample s = { .at_ms = now };
     for (uint32_t i = 0; i < PL_LEDGER_GPUS; i++) {
         sample_gpu(w, i, now, &s);
-        uint64_t total = s.gpu[i].total, used = s.gpu[i].used;
+        uint64_t total = s.gpu[i].total, used = s.gpu[i].used, need = known != 0 ? known : has_on(w, i, &s);
         if (total > 0 && (total < used || total - used < need + need / 10)) return false;
     }
     return true;

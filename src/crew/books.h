@@ -11,8 +11,8 @@
 
 struct pl_books; /* of one worker */
 
-/* Whether a successor would find room beside this worker on each of its devices; true too when nobody can
- * tell. */
+/* Whether a successor would find room beside this worker on each of the devices that its page names, by what
+ * the driver says and by what our pages say; true too when nobody can tell. */
 bool pl_books_room(struct pl_worker *w);
 
 void pl_books_row(struct pl_worker *w, const struct pl_page_record *r, uint64_t now_ms);

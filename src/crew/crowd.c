@@ -32,6 +32,7 @@ static uint64_t rise_every_ms(const struct pl_service *s) {
 
 /* A worker that another main has seen young was never new to us: what its like had will do. */
 static void look_at_worker(struct pl_worker *w, uint32_t devices, uint64_t now) {
+    bool learnt = false;
     struct pl_worker_room *r = w->more->room;
     struct pl_service_more *s = w->service->more;
     struct pl_crowded *o = &w->more->crowded;
@@ -43,6 +44,7 @@ static void look_at_worker(struct pl_worker *w, uint32_t devices, uint64_t now) 
         if (held == 0) continue;
         if (young && held > r->fresh[k]) r->fresh[k] = held;
         if ((young || !o->seen) && pieces > r->fresh_stuck[k]) r->fresh_stuck[k] = pieces;
+        learnt = learnt || (young && s->fresh_bytes[k] != r->fresh[k]);
         if (young) s->fresh_bytes[k] = r->fresh[k];
         if (w->more->adopted) r->fresh[k] = s->fresh_bytes[k];
         pl_rise_add(&r->rise[k], held, rise_every_ms(w->service), now);
@@ -50,6 +52,7 @@ static void look_at_worker(struct pl_worker *w, uint32_t devices, uint64_t now) 
     if (o->seen && p.ended != o->served && o->began < BEGINS) o->began++;
     o->seen = true;
     o->served = p.ended;
+    if (learnt) pl_kept_save(w->service);
 }
 
 /* Free, and in pieces that it did not have when it was new: it is theirs who fit into them, and no ordinary
@@ -106,10 +109,13 @@ static struct pl_crowd_case case_of(struct pl_crew *c, uint32_t k, const struct 
     struct pl_worker *w = on->largest;
     const struct pl_service *s = w->service;
     uint64_t bp = (uint64_t)on->asks->config->memory_margin_bp, taken, beside = s->more->load_bytes[k];
+    const struct pl_watch_gpu *g = &c->devices->device[k].now;
     pl_room_on(c, k, &room);
+    bool told = g->used != PL_WATCH_UNKNOWN && g->used <= room.total;
     taken = room.foreign + room.fixed + lost_in_pieces(w, k);
     if (w->more->room->fresh[k] > beside) beside = w->more->room->fresh[k];
     return (struct pl_crowd_case){ .left = taken < room.total ? room.total - taken : 0,
+                                   .unused = told ? room.total - g->used : UINT64_MAX,
                                    .margin = room.total / 10000 * bp + room.total % 10000 * bp / 10000,
                                    .request = on->asks->more->request_bytes,
                                    .held = held_by(w, k),

@@ -169,7 +169,10 @@ static void record_devices(struct pl_worker *w, uint64_t now) {
 }
 
 static void take_worker(struct pl_worker *w, const struct pl_watch_worker *p, uint64_t now) {
-    if (w->more->host.seen_ms == 0 && !w->more->adopted) w->service->more->new_bytes = p->anon + p->swap;
+    if (w->more->host.seen_ms == 0 && !w->more->adopted) {
+        w->service->more->new_bytes = p->anon + p->swap;
+        pl_kept_save(w->service);
+    }
     w->more->host = (struct pl_host_use){
         .anon = p->anon, .swap = p->swap, .rss = p->rss, .pss = p->pss, .seen_ms = p->at_ms
     };

@@ -1,5 +1,6 @@
 /* kept.c - what a service's next main must know beside its workers: replacements of the last hour, the one
- * under way, what an operator has set. Kept by the keeper as "life:INDEX". Unreadable: begins anew. New
+ * under way, what an operator has set, and what a new worker takes, which the grown ones that it finds do not
+ * tell. Kept by the keeper as "life:INDEX". Unreadable: begins anew. New
  * fields at the end; times are CLOCK_MONOTONIC, which goes on. */
 #include <stddef.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@ struct kept {
     uint64_t started_ms, from_generation, gap_from_ms, gap_longest_ms, expected_ms;
     uint64_t drain_ms, stop_ms, boot_ms;
     uint64_t measured_stop_ms;
+    /* see struct pl_service_more; bytes */
+    uint64_t new_bytes, new_device_bytes, fresh_bytes[PL_WATCH_GPUS], load_bytes[PL_WATCH_GPUS];
+    uint32_t crowd_believed, crowd_sure;
 };
 
 void pl_kept_save(const struct pl_service *s) {
@@ -45,7 +49,13 @@ void pl_kept_save(const struct pl_service *s) {
                       .drain_ms = r->gap.drain_ms,
                       .stop_ms = r->gap.stop_ms,
                       .boot_ms = r->gap.boot_ms,
-                      .measured_stop_ms = o->stop_ms };
+                      .measured_stop_ms = o->stop_ms,
+                      .new_bytes = o->new_bytes,
+                      .new_device_bytes = o->new_device_bytes,
+                      .crowd_believed = o->crowd_believed,
+                      .crowd_sure = o->crowd_sure };
+    memcpy(k.fresh_bytes, o->fresh_bytes, sizeof k.fresh_bytes);
+    memcpy(k.load_bytes, o->load_bytes, sizeof k.load_bytes);
     memcpy(k.mode, o->operator_mode, sizeof k.mode);
     snprintf(k.reason, sizeof k.reason, "%s", pl_replace_reason_name(r->reason));
     snprintf(k.way, sizeof k.way, "%s", pl_replace_way_name(r->way));
@@ -72,6 +82,15 @@ static void take_replacement(struct pl_service *s, const struct kept *k) {
         .gap = { .drain_ms = k->drain_ms, .stop_ms = k->stop_ms, .boot_ms = k->boot_ms },
         .ready_held = k->ready_held != 0
     };
+}
+
+static void take_needs(struct pl_service_more *o, const struct kept *k) {
+    o->new_bytes = k->new_bytes;
+    o->new_device_bytes = k->new_device_bytes;
+    o->crowd_believed = k->crowd_believed != 0;
+    o->crowd_sure = k->crowd_sure != 0;
+    memcpy(o->fresh_bytes, k->fresh_bytes, sizeof o->fresh_bytes);
+    memcpy(o->load_bytes, k->load_bytes, sizeof o->load_bytes);
 }
 
 void pl_kept_reapply(struct pl_service *s) {
@@ -101,6 +120,7 @@ void pl_kept_load(struct pl_service *s, struct pl_held_list *held) {
     s->draining = k.draining != 0;
     s->more->hour = k.hour;
     s->more->stop_ms = k.measured_stop_ms;
+    take_needs(s->more, &k);
     take_replacement(s, &k);
     memcpy(s->more->operator_mode, k.mode, sizeof k.mode);
     pl_kept_reapply(s);

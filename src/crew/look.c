@@ -147,7 +147,7 @@ static void look_under_way(const struct pl_service *s, uint64_t now_ms, struct p
 void pl_look_replacement(const struct pl_service *s, uint64_t now_ms, struct pl_look_replacement *out) {
     const struct pl_service_more *o = s->more;
     const struct pl_replacement *r = &o->replacement;
-    enum pl_replace_way way = r->active ? r->way : pl_host_way(s);
+    enum pl_replace_way way = r->active ? r->way : pl_replace_way_now(s, NULL);
     struct pl_gap gap = { .boot_ms = 1 };
     *out = (struct pl_look_replacement){ .mode = pl_replace_way_name(way),
                                          .in_hour = pl_hour_count(&o->hour, now_ms),

@@ -516,6 +516,9 @@ void pl_replace_resume(struct pl_service *s); /* what a main before this one had
  * pl_replace_settled. `silent_ms` 0: the worker answers. */
 void pl_replace_propose(struct pl_worker *w, enum pl_replace_reason reason, uint64_t silent_ms);
 void pl_replace_settled(struct pl_worker *w, enum pl_replace_reason reason);
+/* The way a replacement of `old` would go now, NULL: of any worker of the service. What has grown may have
+ * taken the place that a successor beside it would need, of the host or on a device. */
+enum pl_replace_way pl_replace_way_now(const struct pl_service *s, struct pl_worker *old);
 void pl_replace_counted(const struct pl_service *s, enum pl_replace_reason reason, enum pl_replace_way way,
                         uint64_t took_ms);
 /* gap.c */
@@ -546,7 +549,7 @@ void pl_host_death(struct pl_worker *w, struct pl_death_group *out);
 uint64_t pl_host_limit(const struct pl_crew *c);  /* 0: there is none, or it is not known */
 uint64_t pl_host_in_use(const struct pl_crew *c); /* without what can be taken back; 0: not known */
 bool pl_host_pressed(const struct pl_crew *c);    /* our memory group is nearly full */
-/* The way a replacement of it would go now, as configured. */
+/* The way a replacement of it would go now, as configured, as far as host memory is concerned. */
 enum pl_replace_way pl_host_way(const struct pl_service *s);
 /* meters.c */
 void pl_meters_state(struct pl_worker *w);

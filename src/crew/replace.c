@@ -205,8 +205,25 @@ static void try_slot(struct pl_service *s) {
         (struct pl_replace_plan){ .is = true, .reason = r->reason, .slot = r->slot, .held_by = why };
 }
 
-static bool wished_way(const struct pl_service *s, const char *mode, enum pl_replace_way *way) {
-    *way = pl_host_way(s);
+/* By what the driver says of its devices, else by what the pages say. */
+static bool has_room_beside(struct pl_worker *w) {
+    bool known;
+    bool room = pl_room_beside(w, &known);
+    return known ? room : pl_books_room(w);
+}
+
+enum pl_replace_way pl_replace_way_now(const struct pl_service *s, struct pl_worker *old) {
+    enum pl_replace_way way = pl_host_way(s);
+    if (way != PL_REPLACE_OVERLAP || s->config->replace_mode != PL_CFG_REPLACE_MODE_AUTO) return way;
+    for (struct pl_worker *w = s->workers; w != NULL; w = w->next)
+        if ((w == old || (old == NULL && w->state == PL_WORKER_READY)) && !has_room_beside(w))
+            return PL_REPLACE_HANDOVER;
+    return PL_REPLACE_OVERLAP;
+}
+
+static bool wished_way(const struct pl_service *s, uint32_t slot, const char *mode,
+                       enum pl_replace_way *way) {
+    *way = pl_replace_way_now(s, ready_in(s, slot));
     if (mode == NULL || strcmp(mode, "auto") == 0) return true;
     *way = strcmp(mode, "handover") == 0 ? PL_REPLACE_HANDOVER : PL_REPLACE_OVERLAP;
     return *way == PL_REPLACE_HANDOVER || strcmp(mode, "overlap") == 0;
@@ -235,7 +252,7 @@ bool pl_service_replace(struct pl_service *s, const struct pl_replace_wish *wish
     if (wish->slot > pl_life_slots(s))
         return PL_FAIL(err, PL_E_USAGE, "%s has %u workers: there is no worker %u", s->config->id,
                        pl_life_slots(s), wish->slot);
-    if (!wished_way(s, wish->mode, &way)) {
+    if (!wished_way(s, wish->slot, wish->mode, &way)) {
         PL_FAIL(err, PL_E_USAGE, "there is no replacement mode '%.40s'", wish->mode);
         return pl_err_hint(err, "auto, overlap or handover");
     }
@@ -305,11 +322,8 @@ static void hold_back(struct pl_worker *w, const struct pl_replace_case *c, enum
 void pl_replace_propose(struct pl_worker *w, enum pl_replace_reason reason, uint64_t silent_ms) {
     struct pl_service *s = w->service;
     uint64_t now = pl_crew_now(s->crew);
-    enum pl_replace_way way = silent_ms != 0 ? PL_REPLACE_RESTART : pl_host_way(s);
+    enum pl_replace_way way = silent_ms != 0 ? PL_REPLACE_RESTART : pl_replace_way_now(s, w);
     enum pl_replace_held why;
-    /* What grew has taken the place that a successor beside it would need. */
-    if (way == PL_REPLACE_OVERLAP && s->config->replace_mode == PL_CFG_REPLACE_MODE_AUTO && !pl_books_room(w))
-        way = PL_REPLACE_HANDOVER;
     if (!pl_replace_listed(reason, &s->config->replace_when)) return;
     struct pl_replace_case c = case_of(s, w, reason, way, now);
     c.silent = silent_ms != 0;

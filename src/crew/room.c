@@ -139,17 +139,33 @@ static bool lives_on(const struct pl_worker *w, const struct pl_device *g) {
     return !ok || !told || lists(list, g);
 }
 
-/* What the service's workers were seen to need before they were READY; else what one had when it was new: a
- * start may be over between two looks. What one of them has now is a last resort: it may have grown. */
+uint64_t pl_room_of_new(const struct pl_service *s, uint32_t k) {
+    uint64_t need = s->more->load_bytes[k];
+    if (need == 0) need = s->more->fresh_bytes[k];
+    for (const struct pl_worker *o = s->workers; need == 0 && o != NULL; o = o->next)
+        if (is_ready(o)) need = pl_room_at_rest(o, k);
+    return need;
+}
+
+bool pl_room_beside(const struct pl_worker *w, bool *known) {
+    const struct pl_devices *d = w->service->crew->devices;
+    const struct pl_worker_devices *mine = &w->more->devices;
+    *known = d != NULL && mine->count > 0;
+    for (uint32_t i = 0; *known && i < mine->count; i++) {
+        const struct pl_device *g = &d->device[mine->device[i]];
+        uint64_t need = pl_room_of_new(w->service, mine->device[i]),
+                 request = w->service->more->request_bytes;
+        uint64_t total = g->now.total, used = g->now.used;
+        *known = need > 0 && g->now.at_ms != 0 && !g->lost && total != PL_WATCH_UNKNOWN &&
+                 used != PL_WATCH_UNKNOWN;
+        if (*known && (total < used || total - used < need + need / 10 + request)) return false;
+    }
+    return true;
+}
+
 static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_worker_room *r = w->more->room;
-    uint64_t need = w->service->more->load_bytes[k], has = r != NULL ? r->most[k] : 0;
-    if (need == 0) need = w->service->more->fresh_bytes[k];
-    for (const struct pl_worker *o = w->service->workers; need == 0 && o != NULL; o = o->next) {
-        const struct pl_worker_room *of = o->more->room;
-        if (is_ready(o) && of != NULL && of->base[k] != UINT64_MAX) need = of->base[k] + of->outside[k];
-    }
-    if (!lives_on(w, g)) need = 0;
+    uint64_t need = lives_on(w, g) ? pl_room_of_new(w->service, k) : 0, has = r != NULL ? r->most[k] : 0;
     return need > has ? need : has;
 }
 
@@ -182,6 +198,19 @@ uint64_t pl_room_in_pieces(const struct pl_worker *w, uint32_t k) {
     return least;
 }
 
+/* It gets no more requests, so that what it keeps for them is of no use to anybody until it is gone: all it
+ * has, less what those that it still runs are charged. */
+static uint64_t of_one_that_drains(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
+    const struct pl_crew_hooks *h = &w->service->crew->hooks;
+    struct pl_look_device on;
+    uint64_t has = process_of(w, g), charged = h->charged != NULL ? h->charged(h->ctx, w) : 0;
+    uint64_t at_rest = pl_room_now(w, k), outside = w->more->room->outside[k];
+    if (on_page(w, g, &on) && on.reserved + outside > has) has = on.reserved + outside;
+    if (charged == UINT64_MAX) charged = 0; /* some of them are not charged: they count as kept */
+    uint64_t fixed = has > charged ? has - charged : 0;
+    return fixed > at_rest ? fixed : at_rest;
+}
+
 static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_worker_room *r = w->more->room;
     if (w->more->keeper_gone || w->more->let_go || w->state == PL_WORKER_GONE ||
@@ -190,7 +219,7 @@ static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device
     if (w->exited) return left_by_one_that_ended(w, k);
     if (!is_ready(w)) return of_one_on_its_way(w, k, g);
     if (r == NULL || r->base[k] == UINT64_MAX) return process_of(w, g);
-    return pl_room_now(w, k);
+    return w->state == PL_WORKER_DRAINING ? of_one_that_drains(w, k, g) : pl_room_now(w, k);
 }
 
 /* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of
@@ -277,6 +306,7 @@ void pl_room_ready(struct pl_worker *w) {
         measure(w, k, &d->device[k], !w->more->adopted || is_idle(w));
     }
     r->measured = true;
+    pl_kept_save(w->service);
     tell(w->service->crew);
 }
 

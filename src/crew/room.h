@@ -5,8 +5,9 @@
  * outside of PyTorch's allocator (context, workspaces), the most that was seen of that. Where there is always
  * one that runs it is what is there less what they are charged, if that is more: the least of some looks, and
  * what it has grown since by its rate. Blocks that PyTorch keeps free are none: the next request gets them.
- * Of one that is not READY it is what it has now, or what its service needed at most while it loaded, so that
- * room for a successor is taken before it is spawned.
+ * Of one that drains it is all it has, less what its requests are charged: what it keeps is nobody's any
+ * more. Of one that is not READY yet it is what it has now, or what its service needed at most while it
+ * loaded, so that room for a successor is taken before it is spawned.
  */
 #ifndef PL_CREW_ROOM_H
 #define PL_CREW_ROOM_H
@@ -54,6 +55,13 @@ void pl_room_on(const struct pl_crew *c, uint32_t k,
 uint64_t pl_room_at_rest(const struct pl_worker *w, uint32_t k);
 /* The same for now: what was measured beside requests is some looks old, and may have grown since. */
 uint64_t pl_room_now(const struct pl_worker *w, uint32_t k);
+/* What a new worker of the service takes there: the most that one had before it was READY; else what one had
+ * when it was new, since a start may be over between two looks. What one of them has now is a last resort: it
+ * may have grown. 0: nothing, or it is not known. */
+uint64_t pl_room_of_new(const struct pl_service *s, uint32_t k);
+/* Whether there is place for that, a tenth more and an ordinary request, beside all that is there now, on
+ * each device where the driver sees the worker. *known false: nobody can tell. */
+bool pl_room_beside(const struct pl_worker *w, bool *known);
 /* Free between what is live, for some looks: a request finds room there in pieces only. */
 uint64_t pl_room_in_pieces(const struct pl_worker *w, uint32_t k);
 /* Somebody comes or goes there: what is measured is of no lasting value. */

@@ -59,13 +59,20 @@ static uint64_t end_of(const struct pl_crowd_case *c) {
 /* With a new worker there would be so much. */
 static uint64_t left_when_new(const struct pl_crowd_case *c) { return c->left + less(c->held, c->fresh); }
 
+static bool goes_below(const struct pl_crowd_case *c, uint64_t bytes, uint64_t least) {
+    return (double)less(bytes, least) < c->per_ms * (double)c->replace_ms;
+}
+
+/* Beside it means: while there is place for that in what nobody uses, with a tenth more and a request
+ * (crew/room.h). That place may go long before the last that is left: then a handover would be all that
+ * remains. */
 static bool soon(const struct pl_crowd_case *c, uint64_t end_ms) {
     if (c->per_ms <= 0 || (c->believed && !c->sure)) return false;
+    uint64_t place = c->beside + c->beside / 10 + c->request;
+    bool beside = c->beside > 0 && c->unused >= place && less(left_when_new(c), c->beside) >= needed(c);
+    if (beside && end_ms / AHEAD_SURE < c->replace_ms && goes_below(c, c->unused, place)) return true;
     if (end_ms / (c->sure ? AHEAD_SURE : AHEAD) >= c->replace_ms) return false;
-    bool fits_beside = less(left_when_new(c), c->beside) >= needed(c);
-    double grows = c->per_ms * (double)c->replace_ms;
-    double then = (double)c->left - grows - (fits_beside ? (double)c->beside : 0);
-    return then < (double)needed(c);
+    return goes_below(c, c->left, needed(c) + (beside ? c->beside : 0));
 }
 
 enum pl_crowd pl_crowd_judge(const struct pl_crowd_case *c, uint64_t *end_ms) {

@@ -3,7 +3,8 @@
  *
  * Pure. The rule: a worker goes when an ordinary request does not fit at all, or when on its growth it will
  * not fit, margin and all, by the time that its successor serves; what a successor takes while both are there
- * counts, where it would have found room beside a new worker. One that has come to rest while requests still
+ * counts, where it would have found room beside a new worker: of what is left, and of what nobody uses, since
+ * no other process gets what a worker keeps for its requests. One that has come to rest while requests still
  * run, out of the margin, stays. It goes only where that helps: a new one must leave room, and the worker
  * itself must not be the successor of one that went for this and be as full soon after it was READY. A growth
  * may be a cache that fills and would have come to rest: until one was seen that did not, or the verdict is
@@ -29,9 +30,11 @@ double pl_rise_per_ms(const struct pl_rise *r);
 uint64_t pl_crowd_replace_ms(uint64_t boot_ms);
 
 struct pl_crowd_case {
-    uint64_t left;        /* of the device, now: for requests and their margin */
-    uint64_t margin;      /* kept back of it, but never more than half (gateway/budget.c) */
-    uint64_t request;     /* an ordinary one takes; 0: not known */
+    uint64_t left;    /* of the device, now: for requests and their margin */
+    uint64_t unused;  /* of the device, now, by nobody at all: less than left, since workers keep what their
+                       * requests need; UINT64_MAX: not known */
+    uint64_t margin;  /* kept back of it, but never more than half (gateway/budget.c) */
+    uint64_t request; /* an ordinary one takes; 0: not known */
     uint64_t held, fresh; /* by the worker that has grown most, at rest: now, and when it had just begun */
     uint64_t beside;      /* what its successor takes while it is still there; 0: it comes after it */
     double per_ms;        /* held grows */

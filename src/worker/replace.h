@@ -54,8 +54,7 @@ struct pl_replace_room {
     uint64_t used; /* by all workers */
     uint64_t need; /* of one when it was new */
 };
-/* `auto` overlaps unless host memory for two is known to be short. Devices do not count yet: this version
- * does not see them. */
+/* `auto` overlaps unless host memory for two is known to be short. Of devices: pl_replace_way_now (crew). */
 enum pl_replace_way pl_replace_way_of(enum pl_cfg_replace_mode mode, const struct pl_replace_room *room);
 
 /* --- the verdict */

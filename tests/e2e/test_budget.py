@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rig import dock, paths
+from rig import Paced, dock, paths
 from rig.dock import torch_python
 from test_crowd import drips
 
@@ -119,3 +119,46 @@ def test_who_waits_while_a_worker_is_exchanged_is_not_refused_where_room_is_meas
     for thread in threads:
         thread.join(120)
     assert set(replies) == {200}, server.log.find("request.refused")
+
+
+def grow(server, mib, below):
+    """Once main knows what it had when it was new (the first looks with requests), until it has seen what has grown: the budget is
+    less than `below` MiB."""
+    with Paced(server, "/predict", {"keep_mib": 0, "peak_mib": 16}, per_s=10) as paced:
+        server.wait_until(lambda: len(paced.statuses) > 50, what="five seconds of requests")
+    since = server.log.mark()
+    for _ in range(mib // 120):
+        assert server.post("/predict", {"keep_mib": 120, "peak_mib": 16}).status == 200
+    server.wait_for("budget.changed", lambda e: e["to_bytes"] < below * MIB, since=since)
+
+
+@pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
+def test_the_next_main_knows_what_a_new_worker_takes_and_leaves_room_for_that(serve, tmp_path):
+    """The worker that it finds has grown: what one like it had when it was new is what the main before knows."""
+    server = drips(serve, tmp_path / "cache", "--replace.when", "hang")
+    grow(server, 1200, below=600)
+    assert server.verb("upgrade").returncode == 0
+    server.wait_for("main.adopted")
+    server.wait_until(lambda: any(0 < place["budget_bytes"] < 700 * MIB for place in server.status()["services"][0]["budget"]),
+                      what="the new main has measured it")
+    since = server.log.mark()
+    assert server.verb("restart", "drips", "--now", "--mode", "overlap").returncode == 0
+    least = min((e["to_bytes"] for e in server.log.find("budget.changed", since=since)), default=0)
+    assert least > 200 * MIB, "beside 1300 of 2000 MiB there was room for it"
+
+
+@pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_a_successor_comes_after_a_worker_that_leaves_it_no_room(serve, tmp_path, upgraded):
+    """A context of 500 MiB and weights: beside what has grown there is no room for that, and main knows it, the next one too."""
+    server = drips(serve, tmp_path / "cache", "--replace.when", "hang", context="500MiB")
+    assert server.status()["services"][0]["replacement"]["mode"] == "overlap"
+    grow(server, 1080, below=400)
+    if upgraded:
+        assert server.verb("upgrade").returncode == 0
+        server.wait_for("main.adopted")
+    server.wait_until(lambda: server.status()["services"][0]["replacement"]["mode"] == "handover", what="it is seen that there is no room")
+    assert server.verb("restart", "drips", "--now").returncode == 0
+    (begun,) = server.log.find("worker.replace")
+    assert begun["mode"] == "handover"
+    assert not server.log.find("memory.oom") and not server.log.find("worker.start_failed")

@@ -13,9 +13,9 @@ GIB, MIB = 1 << 30, 1 << 20
 ALL_BUT_BUDGET = "leak,forecast,host_rss,hang"
 
 
-def drips(serve, cache, *flags, card="small:2GiB", **env):
+def drips(serve, cache, *flags, card="small:2GiB", context="64MiB", **env):
     return serve("service:Drips", "--warmup.examples", "off", "--logs.access", "off", *flags, service="drips", python=dock.torch_python(),
-                 before=[paths.plimsoll, "drydock", "-q", "--gpu", card, "--context", "64MiB", "--"],
+                 before=[paths.plimsoll, "drydock", "-q", "--gpu", card, "--context", context, "--"],
                  env={"PLIMSOLL_CACHE": str(cache), **env}).ready()
 
 

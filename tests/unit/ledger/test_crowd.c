@@ -10,6 +10,7 @@ static const uint64_t never = UINT64_MAX;
 /* A card of 8 GiB with a worker of 1 GiB that has leaked 5; requests of 256 MiB; a replacement takes 5 s. */
 static struct pl_crowd_case leaky(void) {
     return (struct pl_crowd_case){ .left = 2 * GIB,
+                                   .unused = never,
                                    .margin = 1228 * MIB,
                                    .request = 256 * MIB,
                                    .held = 6 * GIB,
@@ -65,6 +66,32 @@ TEST(it_goes_in_time_for_its_successor) {
     assert_int_equal(end_ms, 0);
     c.left = 256 * MIB - 1;
     is(&c, "full");
+}
+
+/* Its requests' memory stays with the old worker: no other process gets it. */
+TEST(it_goes_while_its_successor_still_fits_into_what_nobody_uses) {
+    struct pl_crowd_case c = leaky();
+    c.per_ms = 60.0 * MIB / 1000;
+    c.left = 512 * MIB + GIB + 301 * MIB; /* a minute to the end: four replacements and a half */
+    c.unused = GIB + GIB / 10 + 256 * MIB + 301 * MIB;
+    is(&c, "room");
+    c.unused -= 2 * MIB;
+    is(&c, "soon");
+    c.unused -= 300 * MIB; /* too late for that: a handover, which has time */
+    is(&c, "room");
+    c.unused += 300 * MIB;
+    c.per_ms = 0;
+    is(&c, "room");
+    c.per_ms = 60.0 * MIB / 1000;
+    c.beside = 0; /* as configured, or the host has no room: it needs none of it */
+    is(&c, "room");
+    c.beside = GIB;
+    c.left = 512 * MIB + 6001 * MIB; /* 20 replacements to the end */
+    is(&c, "room");
+    c.left -= 2 * MIB;
+    is(&c, "soon");
+    c.believed = true;
+    is(&c, "room");
 }
 
 TEST(what_never_fits_beside_a_new_worker_does_not_count) {
@@ -211,6 +238,7 @@ TEST(a_replacement_takes_a_boot_and_a_half_and_the_time_of_news) {
 
 RUN(cmocka_unit_test(without_growth_it_goes_when_there_is_no_room_and_not_before),
     cmocka_unit_test(it_goes_in_time_for_its_successor),
+    cmocka_unit_test(it_goes_while_its_successor_still_fits_into_what_nobody_uses),
     cmocka_unit_test(what_never_fits_beside_a_new_worker_does_not_count),
     cmocka_unit_test(a_growth_that_needs_long_may_come_to_rest_before),
     cmocka_unit_test(growth_is_believed_once_until_one_has_not_come_to_rest),
