@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
 from books import Books  # noqa: E402
 from client import HANG_S, Client  # noqa: E402
 from faults import ALL  # noqa: E402
-from yard import Yard, host_signal  # noqa: E402
+from yard import GROWN, Yard, host_signal  # noqa: E402
 
 from rig import host  # noqa: E402
 
@@ -72,10 +72,18 @@ def settle(yard, books):
 
 def count_loads(yard, books):
     loads = yard.loads()
+    yard.grown.update(e["reason"] for e in yard.server.log.find("worker.replace", lambda e: e["reason"] in GROWN))
+    yard.loads_allowed["card"] += yard.grown.total()
     for name, count in loads.items():
         if count > yard.loads_allowed[name]:
             books.violation("other", f"{name} was loaded {count} times, {yard.loads_allowed[name]} were needed")
     return loads
+
+
+def no_memory_ran_out(yard, books):
+    """The third promise: whatever leaks and whatever else happens."""
+    for e in yard.server.log.find("memory.oom"):
+        books.violation("other", f"memory ran out: {e}")
 
 
 def reap():
@@ -133,10 +141,12 @@ def play(args, yard, books, clients, stop):
 
 
 def run(args, books):
-    yard = Yard(books, random.Random(args.seed), args.seconds < 120, args.bento, not args.no_dock)
+    yard = Yard(books, random.Random(args.seed), args.seconds < 120, args.bento, args.card, not args.no_dock)
     if not args.bento:
         yard.why_not["bento"] = "--bento was not given"
-    mix = {**MIX, **({"bento": 8} if args.bento else {})}
+    if not args.card:
+        yard.why_not["card"] = "--card was not given"
+    mix = {**MIX, **({"bento": 8} if args.bento else {}), **({"card": 8} if args.card else {})}
     stop = threading.Event()
     host.set_subreaper(True)
     own = set(host.descendants(os.getpid()))
@@ -149,6 +159,7 @@ def run(args, books):
         end_by_killing_the_keeper(yard, books)
         receipts = books.receipts(yard.receipts, {"again"})
         loads = count_loads(yard, books)
+        no_memory_ran_out(yard, books)
     except Exception as e:  # the story of the run is told all the same
         books.violation("other", f"{type(e).__name__}: {e}\n{yard.server.log.tail(40)}")
     finally:
@@ -177,12 +188,14 @@ def report(args, yard, books, loads, receipts):
     words = ", ".join(f"{k} {v}" for k, v in sorted(books.what.items()))
     print(f"requests {books.total} ({words})")
     print(f"reached a service {receipts}; loads {', '.join(f'{k} {v} of {yard.loads_allowed[k]} excused' for k, v in sorted(loads.items()))}")
+    if args.card:
+        print(f"the card's worker was replaced for what it keeps {yard.grown.total()} times ({', '.join(yard.grown)})")
     for kind, at, story in books.violations[:50]:
         print(f"{kind.upper()} at {at:.1f} s: {story}")
     print(f"seed {args.seed}: {len(books.windows)} faults, {books.total} requests, lost {counts['lost']}, wrong {counts['wrong']}, "
           f"orphaned {counts['orphaned']}, other {counts['other']}")
     if books.violations:
-        print(f"again: make chaos ARGS=\"--seed {args.seed} --seconds {args.seconds:g}{' --bento' if args.bento else ''}\"")
+        print(f"again: make chaos ARGS=\"--seed {args.seed} --seconds {args.seconds:g}{' --bento' if args.bento else ''}{' --card' if args.card else ''}\"")
 
 
 def main():
@@ -193,6 +206,7 @@ def main():
     parser.add_argument("--think", type=float, default=0.02, help="longest pause of a client between two requests, in seconds")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", help="only this fault; may be given again")
     parser.add_argument("--bento", action="store_true", help="a BentoML service too, with its zygote")
+    parser.add_argument("--card", action="store_true", help="a PyTorch service too, which leaks on a stand-in device")
     parser.add_argument("--no-dock", action="store_true", help="without stand-in devices")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--keep", metavar="FILE", help="where the server's log goes after a violation")

@@ -321,7 +321,7 @@ def device_silent(yard):
     on_device(yard, "silent", 2, 8)
 
 
-@fault("device lost", {"503"}, needs=("dock",))
+@fault("device lost", {"503", "500"}, needs=("dock",))
 def device_lost(yard):
     on_device(yard, "lost", 0.5, 4)
 

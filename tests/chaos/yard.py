@@ -63,6 +63,19 @@ BENTO = """
     traffic: {{timeout: 20s, queue: {{max_wait: 20s}}}}
     zygote: {{after: 1s}}
 """
+CARD = """
+  card:
+    run: card:Card
+    python: {torch}
+    working_dir: {here}
+    workers: 1
+    route: {{path: /card}}
+    warmup: {{examples: off}}
+    traffic: {{timeout: 20s, queue: {{max_wait: 60s}}}}
+    zygote: {{after: 1s}}
+    replace: {{max_per_hour: 60}}
+"""
+GROWN = {"budget", "leak", "forecast", "fragmentation"}  # why the card's worker is replaced without any fault
 
 
 def can_mount():
@@ -76,22 +89,26 @@ mkdir -p "$state" && mount -t tmpfs -o size=24m tmpfs "$state" && exec "$@"
 
 
 class Yard:
-    def __init__(self, books, rng, short, bento, dock):
-        self.books, self.rng, self.short, self.bento = books, rng, short, bento
+    def __init__(self, books, rng, short, bento, card, dock):
+        self.books, self.rng, self.short, self.bento, self.card = books, rng, short, bento, card
         self.folder = Path(tempfile.mkdtemp(prefix="pl-chaos-", dir="/tmp"))
         self.receipts, self.clock_path = self.folder / "receipts", self.folder / "clock"
         self.receipts.touch()
         self.config = self.folder / "plimsoll.yaml"
-        self.settings = {"python": PYTHON, "backend": HERE / "backend.py", "echo_generation": 1, "timeout": 10, "head": 10}
+        self.torch = Path(os.environ.get("PL_TORCH_ENV", "/nowhere")) / "bin/python"
+        self.settings = {"torch": self.torch, "python": PYTHON, "backend": HERE / "backend.py", "echo_generation": 1, "timeout": 10, "head": 10}
         self.write_config()
         self.crashes = []
+        self.grown = collections.Counter()  # replacements by their reason, of GROWN
         self.killed = set()  # workers, until main knows
         self.why_not = {}
         self.dock_env = {}
         before = self._before(dock)
+        if card and ("dock" in self.why_not or not self.torch.exists()):
+            raise RuntimeError(f"--card wants a stand-in device and PyTorch: {self.why_not.get('dock', f'no {self.torch}')}")
         self.server = Server(None, "-c", self.config, service=HERE, before=before, python=None,
                              env={"RECEIPTS": str(self.receipts), "PYTHONPATH": str(HERE), **SANITIZERS, **self.dock_env})
-        self.loads_allowed = collections.Counter({"echo": 2, "again": 2, "liar": 1, **({"bento": 2} if bento else {})})
+        self.loads_allowed = collections.Counter({"echo": 2, "again": 2, "liar": 1, **({"bento": 2} if bento else {}), **({"card": 1} if card else {})})
         self.workers_of = dict(self.loads_allowed)
 
     def _before(self, dock):
@@ -118,11 +135,13 @@ class Yard:
             self.why_not.setdefault("dock", "not asked for")
         if "dock" not in self.why_not:
             self.dock_env = {"PLIMSOLL_CACHE": str(self.folder / "cache"), "PLIMSOLL_DRYDOCK_SHM": f"chaos-dock-{os.getpid()}"}
+            if self.card:  # whose CUDA libraries it stands in for
+                before += ["env", f"PATH={self.torch.parent}:{os.environ['PATH']}"]
             before += [paths.plimsoll, "drydock", "-q", "--gpu", "mine:4GiB", "--"]
         return before
 
     def write_config(self):
-        text = CONFIG + (BENTO if self.bento else "")
+        text = CONFIG + (BENTO if self.bento else "") + (CARD if self.card else "")
         self.config.write_text(text.format(here=HERE, **self.settings))
 
     def reload(self):
