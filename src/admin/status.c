@@ -203,7 +203,8 @@ static json_t *budget_json(const struct pl_admin *a, const struct pl_service *s)
     return list;
 }
 
-/* Where its workers' memory is read: what holds for such workers, and not whether one was looked at already. */
+/* Where its workers' memory is read: what holds for such workers, and not whether one was looked at already.
+ */
 static const char *memory_known(const struct pl_service *s, uint64_t now) {
     for (struct pl_worker *w = s->workers; w != NULL; w = w->next) {
         struct pl_look_device d;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "crew/accounts.h"
 #include "crew/devices.h"
 #include "crew/last_life.h"
@@ -456,7 +457,15 @@ void pl_worker_begin(struct pl_worker *w) {
     uint64_t now = pl_crew_now(w->service->crew);
     w->in_flight++;
     pl_guard_busy(w->service, 1, now);
-    if (w->more->time.first_request == 0) w->more->time.first_request = now;
+    if (w->more->time.first_request != 0) return;
+    w->more->time.first_request = now;
+    w->more->time.first_began_us = pl_now_us();
+}
+
+static uint64_t first_took_us(const struct pl_worker *w, uint64_t now) {
+    const struct pl_timeline *t = &w->more->time;
+    uint64_t us = t->first_began_us != 0 ? pl_now_us() - t->first_began_us : (now - t->first_request) * 1000;
+    return us != 0 ? us : 1; /* 0 would say that there was none */
 }
 
 void pl_worker_end(struct pl_worker *w, bool ok) {
@@ -471,8 +480,8 @@ void pl_worker_end(struct pl_worker *w, bool ok) {
     }
     if (ok && !w->more->first_told) {
         w->more->first_told = true;
-        double took_s = (double)(now - w->more->time.first_request) / 1000;
-        w->more->time.first_request_us = (now - w->more->time.first_request) * 1000;
+        w->more->time.first_request_us = first_took_us(w, now);
+        double took_s = (double)w->more->time.first_request_us / 1e6;
         pl_series_set(
             pl_series(w->service->crew->app->metrics, PL_M_FIRST_REQUEST_SECONDS, w->service->config->id),
             took_s);

@@ -44,7 +44,8 @@ void pl_samples_free(struct pl_sample *list);
 struct pl_timeline {
     uint64_t spawned, imported, loaded, socket, warm, ready, first_request;
     uint64_t first_us, settled_us; /* warm-up: wall of the first request, settled median */
-    uint64_t first_request_us;     /* of the first real one */
+    uint64_t first_request_us;     /* of the first real one; it may take less than a millisecond */
+    uint64_t first_began_us;       /* pl_now_us; 0: in another main, or not yet */
 };
 
 /* Host memory of a worker's process group; seen_ms 0: not known. */

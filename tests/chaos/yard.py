@@ -73,7 +73,7 @@ CARD = """
     warmup: {{examples: off}}
     traffic: {{timeout: 20s, queue: {{max_wait: 60s}}}}
     zygote: {{after: 1s}}
-    replace: {{max_per_hour: 60}}
+    replace: {{max_per_hour: 60, hold: 60s}}
 """
 GROWN = {"budget", "leak", "forecast", "fragmentation"}  # why the card's worker is replaced without any fault
 
