@@ -114,6 +114,9 @@ struct pl_crew_hooks {
     /* Bytes that those are charged which run where it is, on its device; UINT64_MAX: some of them are not
      * charged. NULL: nobody counts. */
     uint64_t (*charged)(void *ctx, struct pl_worker *w);
+    /* Bytes that those are charged which run in it, what their client has left and another main's included.
+     * NULL: nobody counts. */
+    uint64_t (*charged_to)(void *ctx, const struct pl_worker *w);
     /* A main that was upgraded away has a request with it, or nobody can tell. NULL: nobody can. */
     bool (*elsewhere)(void *ctx, const struct pl_worker *w);
     void (*engine_told)(void *ctx, struct pl_worker *w); /* pl_worker_engine has news; may be NULL */

@@ -200,13 +200,12 @@ uint64_t pl_room_in_pieces(const struct pl_worker *w, uint32_t k) {
 
 /* It gets no more requests, so that what it keeps for them is of no use to anybody until it is gone: all it
  * has, less what those that it still runs are charged. */
-static uint64_t of_one_that_drains(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
+static uint64_t of_one_that_goes(struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_crew_hooks *h = &w->service->crew->hooks;
+    uint64_t charged = h->charged_to != NULL ? h->charged_to(h->ctx, w) : 0;
     struct pl_look_device on;
-    uint64_t has = process_of(w, g), charged = h->charged != NULL ? h->charged(h->ctx, w) : 0;
-    uint64_t at_rest = pl_room_now(w, k), outside = w->more->room->outside[k];
+    uint64_t has = process_of(w, g), at_rest = pl_room_now(w, k), outside = w->more->room->outside[k];
     if (on_page(w, g, &on) && on.reserved + outside > has) has = on.reserved + outside;
-    if (charged == UINT64_MAX) charged = 0; /* some of them are not charged: they count as kept */
     uint64_t fixed = has > charged ? has - charged : 0;
     return fixed > at_rest ? fixed : at_rest;
 }
@@ -219,7 +218,7 @@ static uint64_t fixed_of(struct pl_worker *w, uint32_t k, const struct pl_device
     if (w->exited) return left_by_one_that_ended(w, k);
     if (!is_ready(w)) return of_one_on_its_way(w, k, g);
     if (r == NULL || r->base[k] == UINT64_MAX) return process_of(w, g);
-    return w->state == PL_WORKER_DRAINING ? of_one_that_drains(w, k, g) : pl_room_now(w, k);
+    return w->state == PL_WORKER_READY ? pl_room_now(w, k) : of_one_that_goes(w, k, g);
 }
 
 /* What ours have outside of PyTorch's allocator where the driver lists none of our processes: the whole of

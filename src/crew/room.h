@@ -5,8 +5,8 @@
  * outside of PyTorch's allocator (context, workspaces), the most that was seen of that. Where there is always
  * one that runs it is what is there less what they are charged, if that is more: the least of some looks, and
  * what it has grown since by its rate. Blocks that PyTorch keeps free are none: the next request gets them.
- * Of one that drains it is all it has, less what its requests are charged: what it keeps is nobody's any
- * more. Of one that is not READY yet it is what it has now, or what its service needed at most while it
+ * Of one that drains or stops it is all it has, less what its requests are charged: what it keeps is nobody's
+ * any more. Of one that is not READY yet it is what it has now, or what its service needed at most while it
  * loaded, so that room for a successor is taken before it is spawned.
  */
 #ifndef PL_CREW_ROOM_H

@@ -95,6 +95,13 @@ static struct pl_worker *worker_of(struct pl_gateway *g, uint64_t generation) {
     return NULL;
 }
 
+uint64_t pl_orphans_charged(const struct pl_gateway *g, const struct pl_worker *w) {
+    uint64_t sum = 0;
+    for (const struct pl_orphan *o = g->orphans; o != NULL; o = o->next)
+        if (o->worker == w) sum += o->entry.charged;
+    return sum;
+}
+
 static bool adopt(struct pl_gateway *g, uint32_t slot, const struct pl_charge *c) {
     struct pl_worker *w = worker_of(g, c->generation);
     struct pl_orphan *o = w != NULL ? calloc(1, sizeof *o) : NULL;

@@ -343,6 +343,16 @@ uint64_t pl_budget_charged(struct pl_gate *gate, struct pl_worker *w) {
     return gate->admit.places[place_of(gate, w)].charged;
 }
 
+uint64_t pl_budget_charged_to(const struct pl_gateway *g, const struct pl_worker *w) {
+    const struct pl_berth *b = w->pool;
+    uint64_t sum = pl_orphans_charged(g, w);
+    if (b == NULL) return sum;
+    for (const struct pl_request *r = b->exchanges; r != NULL; r = r->next) sum += r->entry.charged;
+    for (const struct pl_request *r = g->zombies; r != NULL; r = r->next)
+        if (r->berth == b) sum += r->entry.charged;
+    return sum;
+}
+
 /* What has been measured must have room for; what is set by hand, or an engine's own, no worker eats. */
 static uint64_t needed(const struct pl_gate *gate) {
     uint64_t bytes = pl_ordinary_bytes(&gate->ordinary), kept = 0;

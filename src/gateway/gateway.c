@@ -153,6 +153,8 @@ static uint64_t on_charged(void *ctx, struct pl_worker *w) {
     return w->service->parent == NULL ? pl_budget_charged(pl_gate_of(ctx, w->service), w) : UINT64_MAX;
 }
 
+static uint64_t on_charged_to(void *ctx, const struct pl_worker *w) { return pl_budget_charged_to(ctx, w); }
+
 static bool on_elsewhere(void *ctx, const struct pl_worker *w) {
     const struct pl_gateway *g = ctx;
     return pl_board_has(&g->board, w->generation);
@@ -171,6 +173,7 @@ void pl_gateway_hooks(struct pl_gateway *g, struct pl_crew_hooks *out) {
                                    .retried = on_retried,
                                    .room_changed = on_room_changed,
                                    .charged = on_charged,
+                                   .charged_to = on_charged_to,
                                    .elsewhere = on_elsewhere,
                                    .gone = on_gone,
                                    .engine_told = on_engine_told };

@@ -375,7 +375,9 @@ void pl_budget_shared(struct pl_gate *gate);                      /* what batche
 void pl_budget_short(struct pl_worker *w, struct pl_gate *gate, bool oom);
 void pl_budget_measure(struct pl_gateway *g);                          /* what devices have room for */
 uint64_t pl_budget_charged(struct pl_gate *gate, struct pl_worker *w); /* see pl_crew_hooks.charged */
-uint32_t pl_budget_ready(struct pl_gate *gate);                        /* places with a routable worker */
+uint64_t pl_budget_charged_to(const struct pl_gateway *g, const struct pl_worker *w); /* ... .charged_to */
+uint64_t pl_orphans_charged(const struct pl_gateway *g, const struct pl_worker *w);   /* board.c */
+uint32_t pl_budget_ready(struct pl_gate *gate); /* places with a routable worker */
 /* The routable worker with the fewest in flight where the request is charged, or NULL. */
 struct pl_worker *pl_budget_pick(struct pl_request *r);
 void pl_budget_tell(struct pl_gate *gate);                       /* metrics, after a charge or its end */

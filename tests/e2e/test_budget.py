@@ -121,14 +121,14 @@ def test_who_waits_while_a_worker_is_exchanged_is_not_refused_where_room_is_meas
     assert set(replies) == {200}, server.log.find("request.refused")
 
 
-def grow(server, mib, below):
+def grow(server, mib, below, peak=16):
     """Once main knows what it had when it was new (the first looks with requests), until it has seen what has grown: the budget is
     less than `below` MiB."""
-    with Paced(server, "/predict", {"keep_mib": 0, "peak_mib": 16}, per_s=10) as paced:
+    with Paced(server, "/predict", {"keep_mib": 0, "peak_mib": peak}, per_s=10) as paced:
         server.wait_until(lambda: len(paced.statuses) > 50, what="five seconds of requests")
     since = server.log.mark()
     for _ in range(mib // 120):
-        assert server.post("/predict", {"keep_mib": 120, "peak_mib": 16}).status == 200
+        assert server.post("/predict", {"keep_mib": 120, "peak_mib": peak}).status == 200
     server.wait_for("budget.changed", lambda e: e["to_bytes"] < below * MIB, since=since)
 
 
@@ -162,3 +162,29 @@ def test_a_successor_comes_after_a_worker_that_leaves_it_no_room(serve, tmp_path
     (begun,) = server.log.find("worker.replace")
     assert begun["mode"] == "handover"
     assert not server.log.find("memory.oom") and not server.log.find("worker.start_failed")
+
+
+@pytest.mark.skipif(dock.sanitized(), reason="the stand-ins cannot be preloaded into a sanitized main")
+def test_what_a_draining_worker_keeps_is_not_given_to_its_successors_requests(serve, tmp_path):
+    """1.1 GiB are free for the old one's PyTorch alone. It still runs one request, and beside it, until its process is gone, there is no
+    room for the two that the new one would run at a time."""
+    server = drips(serve, tmp_path / "cache", "--replace.when", "hang", "--traffic.queue.max_wait", "60s")
+    grow(server, 720, below=1100, peak=400)
+    assert server.post("/forget", {}).status == 200
+    replies = [None] * 7
+
+    def one(i, body):
+        replies[i] = server.post("/predict", {"keep_mib": 0, **body}, timeout=120).status
+
+    threads = [threading.Thread(target=one, args=(0, {"peak_mib": 16, "seconds": 6}), daemon=True)]
+    threads[0].start()
+    server.wait_until(lambda: server.status()["services"][0]["workers"][0]["in_flight"] == 1, what="it runs")
+    assert server.verb("restart", "drips", "--now", "--mode", "overlap", "--no-wait").returncode == 0
+    server.wait_for("worker.ready", {"generation": 2})
+    threads += [threading.Thread(target=one, args=(i, {"peak_mib": 400, "seconds": 0.3}), daemon=True) for i in range(1, len(replies))]
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert set(replies) == {200}
+    assert not server.log.find("memory.oom")

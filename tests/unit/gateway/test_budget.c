@@ -29,6 +29,8 @@ TEST(a_request_is_charged_from_its_arrival_to_its_end) {
     int c = asks("{\"prompt\":\"a\"}");
     assert_true(worker_idle(1));
     assert_int_equal(budget(0).charged_bytes, 800);
+    assert_int_equal(W.hooks.charged_to(W.hooks.ctx, &W.workers[0]), 800);
+    assert_int_equal(W.hooks.charged_to(W.hooks.ctx, &W.workers[1]), 0);
     assert_string_equal(budget(0).gpu, "host");
     assert_int_equal(counted(PL_M_BUDGET_CHARGED_BYTES, "host"), 800);
     assert_int_equal(counted(PL_M_BUDGET_FREE_BYTES, "host"), 200);
@@ -79,6 +81,7 @@ TEST(a_client_that_left_is_charged_until_its_handler_ends) {
     assert_int_equal(W.zombies[0], 1);
     pass(200);
     assert_int_equal(budget(0).charged_bytes, 1000);
+    assert_int_equal(W.hooks.charged_to(W.hooks.ctx, &W.workers[0]), 1000);
     page_end(&W.pages[0], id, PL_OUTCOME_OK, "");
     pass(200);
     assert_int_equal(budget(0).charged_bytes, 0);
