@@ -497,8 +497,8 @@ class Zygote:
             if not pid:
                 return self.refuse("a standby died")
             took_ms = took_ms or round((time.monotonic() - self.began) * 1000)
+            ahead = not select.select([self.orders], [], [], 0)[0]  # whoever has seen it on the page finds it waiting
             self.page.tell(READY, int(pid), len(sys.modules), took_ms)
-            ahead = not select.select([self.orders], [], [], 0)[0]
             try:
                 data, fds, _, _ = socket.recv_fds(self.orders, ORDER.size, FDS_MOST)
             except OSError:
