@@ -1,7 +1,7 @@
 /* kept.c - what a service's next main must know beside its workers: replacements of the last hour, the one
  * under way, what an operator has set, and what a new worker takes, which the grown ones that it finds do not
- * tell. Kept by the keeper as "life:INDEX". Unreadable: begins anew. New
- * fields at the end; times are CLOCK_MONOTONIC, which goes on. */
+ * tell. Kept by the keeper as "life:INDEX". Unreadable: begins anew. New fields at the end; times are
+ * CLOCK_MONOTONIC, which goes on. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

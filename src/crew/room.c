@@ -139,7 +139,10 @@ static bool lives_on(const struct pl_worker *w, const struct pl_device *g) {
     return !ok || !told || lists(list, g);
 }
 
-uint64_t pl_room_of_new(const struct pl_service *s, uint32_t k) {
+/* What a new worker of the service takes there: the most that one had before it was READY; else what one had
+ * when it was new, since a start may be over between two looks. What one of them has now is a last resort: it
+ * may have grown. 0: nothing, or it is not known. */
+static uint64_t of_a_new_one(const struct pl_service *s, uint32_t k) {
     uint64_t need = s->more->load_bytes[k];
     if (need == 0) need = s->more->fresh_bytes[k];
     for (const struct pl_worker *o = s->workers; need == 0 && o != NULL; o = o->next)
@@ -153,8 +156,7 @@ bool pl_room_beside(const struct pl_worker *w, bool *known) {
     *known = d != NULL && mine->count > 0;
     for (uint32_t i = 0; *known && i < mine->count; i++) {
         const struct pl_device *g = &d->device[mine->device[i]];
-        uint64_t need = pl_room_of_new(w->service, mine->device[i]),
-                 request = w->service->more->request_bytes;
+        uint64_t need = of_a_new_one(w->service, mine->device[i]), request = w->service->more->request_bytes;
         uint64_t total = g->now.total, used = g->now.used;
         *known = need > 0 && g->now.at_ms != 0 && !g->lost && total != PL_WATCH_UNKNOWN &&
                  used != PL_WATCH_UNKNOWN;
@@ -165,7 +167,7 @@ bool pl_room_beside(const struct pl_worker *w, bool *known) {
 
 static uint64_t of_one_on_its_way(const struct pl_worker *w, uint32_t k, const struct pl_device *g) {
     const struct pl_worker_room *r = w->more->room;
-    uint64_t need = lives_on(w, g) ? pl_room_of_new(w->service, k) : 0, has = r != NULL ? r->most[k] : 0;
+    uint64_t need = lives_on(w, g) ? of_a_new_one(w->service, k) : 0, has = r != NULL ? r->most[k] : 0;
     return need > has ? need : has;
 }
 

@@ -55,12 +55,8 @@ void pl_room_on(const struct pl_crew *c, uint32_t k,
 uint64_t pl_room_at_rest(const struct pl_worker *w, uint32_t k);
 /* The same for now: what was measured beside requests is some looks old, and may have grown since. */
 uint64_t pl_room_now(const struct pl_worker *w, uint32_t k);
-/* What a new worker of the service takes there: the most that one had before it was READY; else what one had
- * when it was new, since a start may be over between two looks. What one of them has now is a last resort: it
- * may have grown. 0: nothing, or it is not known. */
-uint64_t pl_room_of_new(const struct pl_service *s, uint32_t k);
-/* Whether there is place for that, a tenth more and an ordinary request, beside all that is there now, on
- * each device where the driver sees the worker. *known false: nobody can tell. */
+/* Whether there is place for a new worker, a tenth more and an ordinary request, beside all that is there
+ * now, on each device where the driver sees this one. *known false: nobody can tell. */
 bool pl_room_beside(const struct pl_worker *w, bool *known);
 /* Free between what is live, for some looks: a request finds room there in pieces only. */
 uint64_t pl_room_in_pieces(const struct pl_worker *w, uint32_t k);

@@ -75,7 +75,7 @@ CARD = """
     zygote: {{after: 1s}}
     replace: {{max_per_hour: 60, hold: 60s}}
 """
-GROWN = {"budget", "leak", "forecast", "fragmentation"}  # why the card's worker is replaced without any fault
+GROWN = {"budget", "leak", "forecast"}  # why the card's worker is replaced without any fault
 
 
 def can_mount():

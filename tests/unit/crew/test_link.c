@@ -27,6 +27,14 @@ struct world {
     int keeper;
 };
 
+/* Main's end of the channel. */
+static int begins(struct world *w) {
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    w->keeper = pair[1];
+    return pair[0];
+}
+
 /* Main has asked, and listens now; the keeper had said what is in the socket before its answer, serial 1. */
 static void listens(struct world *w, int main) {
     static struct pl_wire_message q, a;
@@ -54,14 +62,12 @@ static void ends(struct world *w) {
 TEST(news_that_came_before_main_listened_comes_with_the_first_turn_and_in_its_order) {
     static const unsigned expected[] = { PL_WIRE_EXITED, PL_WIRE_GONE, PL_WIRE_STUCK };
     struct world w;
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    w.keeper = pair[1];
+    int main = begins(&w);
     say(w.keeper, PL_WIRE_EXITED, sizeof(struct pl_wire_exit), 0);
     say(w.keeper, PL_WIRE_GONE, sizeof(struct pl_wire_exit), 0);
     say(w.keeper, PL_WIRE_LIST_END, sizeof(struct pl_wire_head), 1);
     say(w.keeper, PL_WIRE_STUCK, sizeof(struct pl_wire_exit), 0);
-    listens(&w, pair[0]);
+    listens(&w, main);
     assert_int_equal(heard_count, 3);
     for (size_t i = 0; i < heard_count; i++) assert_int_equal(heard[i], expected[i]);
     uv_run(&w.loop, UV_RUN_NOWAIT); /* once */
@@ -72,12 +78,10 @@ TEST(news_that_came_before_main_listened_comes_with_the_first_turn_and_in_its_or
 /* The keeper says nothing more: what came early must not wait for that. */
 TEST(news_that_came_early_waits_for_nothing_else) {
     struct world w;
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    w.keeper = pair[1];
+    int main = begins(&w);
     say(w.keeper, PL_WIRE_EXITED, sizeof(struct pl_wire_exit), 0);
     say(w.keeper, PL_WIRE_LIST_END, sizeof(struct pl_wire_head), 1);
-    listens(&w, pair[0]);
+    listens(&w, main);
     assert_int_equal(heard_count, 1);
     ends(&w);
 }
